@@ -10,6 +10,8 @@ use core::mem::ManuallyDrop;
 use core::ptr;
 
 use crate::error::PinError;
+use crate::process::state::begun;
+use crate::source::backing::Backing;
 
 /// Registers buffers with an io_uring; unregisters them.
 const REGISTER_BUFFERS: c_int = 0;
@@ -72,6 +74,7 @@ impl Drop for Pin {
                 let none = ptr::null::<c_void>();
                 libc::syscall(libc::SYS_io_uring_register, self.ring, UNREGISTER_BUFFERS, none, 0);
                 libc::close(self.ring);
+                note(self.start, self.len_bytes, false);
             } else {
                 libc::munlock(ptr::without_provenance(self.start), self.len_bytes);
             }
@@ -102,15 +105,28 @@ pub fn pin(start: *const u8, len_bytes: usize) -> Result<Pin, PinError> {
     if len_bytes == 0 || start.addr().checked_add(len_bytes).is_none() {
         return Err(PinError { errno: libc::EINVAL });
     }
+    // Before: a fork does not move what is about to be pinned.
+    note(start.addr(), len_bytes, true);
     if let Some(ring) = register(start, len_bytes) {
         return Ok(Pin { ring, start: start.addr(), len_bytes });
     }
+    note(start.addr(), len_bytes, false);
     // SAFETY: contents stay as they are.
     if unsafe { libc::mlock(start.cast(), len_bytes) } == 0 {
         return Ok(Pin { ring: -1, start: start.addr(), len_bytes });
     }
     // SAFETY: the thread's own.
     Err(PinError { errno: unsafe { *libc::__errno_location() } })
+}
+
+/// Counts a pin more or less of the pool's memory.
+fn note(start: usize, len_bytes: usize, more: bool) {
+    if let Some(process) = begun() {
+        let pages = process.pool.with_source(Backing::pages);
+        pages.note_pin(start..start.saturating_add(len_bytes), more);
+        // A fork that is about to move them has done so then.
+        drop(pages.gate());
+    }
 }
 
 /// Registers the pages as buffers of a new io_uring, and returns it.

@@ -19,9 +19,7 @@ pub fn purge(which: Purge) {
     let Some(process) = begun() else { return };
     match which {
         Purge::Due => process.purge(),
-        Purge::All => {
-            process.pool.purge_all();
-        }
+        Purge::All => process.purge_all(),
     }
 }
 

@@ -133,7 +133,8 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let reserved = mapped.map(chunks.checked_add(1)?.checked_mul(CHUNK_BYTES)?, libc::PROT_NONE)?;
     let base = reserved.wrapping_add(reserved.align_offset(CHUNK_BYTES));
     let physical = page_map::known();
-    let tables: [&[AtomicU32]; 2] = [mapped.table(chunks)?, mapped.table(chunks)?];
+    let tables: [&[AtomicU32]; 3] =
+        [mapped.table(chunks)?, mapped.table(chunks)?, mapped.table(chunks)?];
     let [pages] = mapped.table::<MaybeUninit<ArenaPages>>(1)? else { return None };
     // SAFETY: the arena was just reserved; a chunk more than that allows for the alignment.
     let pages = pages.write(unsafe { ArenaPages::new(base, tables, &options, physical) });

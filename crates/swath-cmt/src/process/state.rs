@@ -11,6 +11,7 @@ use crate::lock::Futex;
 use crate::options::Options;
 use crate::process::canary::{CANARY_BYTES, Canary};
 use crate::process::thread::{Pool, Thread};
+use crate::source::backing::Backing;
 
 /// A pool, and what it was made with.
 pub(crate) struct Process {
@@ -59,7 +60,34 @@ impl Process {
         let now = Self::now_ms();
         if now >= self.first_purge_ms {
             self.pool.purge(now);
+            self.return_purged();
         }
+    }
+
+    /// Returns all free memory to the system.
+    pub(crate) fn purge_all(&self) {
+        loop {
+            self.pool.purge_all();
+            if !self.return_purged() {
+                return;
+            }
+        }
+    }
+
+    /// Returns to the system what the pool has purged, without its lock, and returns true if there may be
+    /// more.
+    fn return_purged(&self) -> bool {
+        let pages = self.pool.with_source(Backing::pages);
+        let _no_fork = pages.gate();
+        // SAFETY: the source holds these chunks, in which nothing is in use, until they are purged.
+        let runs = unsafe { self.pool.with_source_mut(Backing::take_purging) };
+        let more = runs.iter().all(|run| run.start < run.end);
+        for run in runs.into_iter().filter(|run| run.start < run.end) {
+            pages.purge(run.start, run.end);
+            // SAFETY: as above.
+            unsafe { self.pool.with_source_mut(|source| source.end_purge(run)) };
+        }
+        more
     }
 
     /// Returns the bytes that the user of a block in use has.

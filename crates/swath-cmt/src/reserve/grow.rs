@@ -89,7 +89,11 @@ pub(crate) fn grow_for(process: &Process, size: usize) {
 /// Returns true if the reserve takes such pages. Its pages of the hugetlb pools were asked for with it.
 fn takes(process: &Process, pages: Pages) -> bool {
     match pages {
-        Pages::Hugetlb1G | Pages::Hugetlb2M => process.options.hugetlb != Hugetlb::Never,
+        Pages::Hugetlb1G | Pages::Hugetlb2M => {
+            let pages = process.pool.with_source(Backing::pages);
+            process.options.hugetlb != Hugetlb::Never
+                && (process.options.dontfork || pages.may_take_pooled())
+        }
         // Only frames tell where there is a huge page.
         Pages::Transparent => process.options.thp && process.physical,
         Pages::Small => true,
@@ -149,7 +153,7 @@ fn take(process: &Process, pages: Pages, wanted: usize, beside: usize, run: usiz
         let moved = unsafe { stock.move_run(index, at, chunks) };
         if process.options.dontfork {
             // SAFETY: as above.
-            unsafe { keep_from_children(at, moved * CHUNK_BYTES) };
+            unsafe { keep_from_children(at, moved * CHUNK_BYTES, true) };
         }
         let frame = process.physical.then_some(frame);
         got += change(process, |source| source.enter_extent(chunk, moved, frame, pages));
@@ -173,7 +177,7 @@ fn simulate(process: &Process, wanted: usize) -> usize {
     }
     if process.options.dontfork {
         // SAFETY: as above.
-        unsafe { keep_from_children(at, len_bytes) };
+        unsafe { keep_from_children(at, len_bytes, true) };
     }
     let pages = if huge { Pages::Transparent } else { Pages::Small };
     change(process, |source| source.enter_extent(chunk, wanted, None, pages))

@@ -13,9 +13,9 @@
 //! longest runs of neighbours are chosen, and these are moved into place in the order of
 //! their frames. No page is copied: moving a huge page is one entry of a table.
 //!
-//! A fork's child that shares a page of a hugetlb pool with its parent is ended by the kernel if
-//! either writes to it and the pool has no page for the copy. So what is in use of them is copied to
-//! ordinary pages before the fork; the child has the copies, and none of the pool's pages.
+//! A fork's child has no pages of the hugetlb pools: [`ordinary`](crate::source::ordinary) says why. What
+//! is pinned of them in the reserve, where no record of the C library's lies, the child does not share
+//! either: it has copies.
 
 use core::ops::Range;
 
@@ -25,7 +25,7 @@ use swath_pool::{MakeUsable, Placement, SegmentSource, UNIT_BYTES};
 use crate::reserve::extent::{Pages, ReserveExtent};
 use crate::reserve::frames::{CHUNK_FRAMES, ReserveFrames, Run, UNIT_FRAMES};
 use crate::source::chunk::{CHUNK_BYTES, CHUNK_UNITS, Chunk, Chunks};
-use crate::source::mapping::move_pages;
+use crate::source::mapping::keep_from_children;
 use crate::source::pages::ArenaPages;
 use crate::source::runs::Runs;
 use crate::source::scratch::Scratch;
@@ -39,10 +39,14 @@ pub(crate) struct Backing {
     reserve: Option<ReserveFrames>,
     /// True if a fork's child does not have the reserve.
     dontfork: bool,
-    /// During a fork: what is in use of the pools' pages, at the places that the chunks have in the
-    /// arena.
-    copies: Option<Scratch>,
+    /// During a fork: copies of the reserve's chunks of the pools, from the first of them on.
+    copies: Option<(Scratch, usize)>,
+    /// Chunks in which nothing is in use, held until their memory has gone back to the system.
+    purging: [Range<usize>; PURGING],
 }
+
+/// The most runs of chunks that are purged at once.
+const PURGING: usize = 64;
 
 impl Backing {
     /// Makes the backing of an arena with free units; `frames`, a record for each of its chunks, is
@@ -53,7 +57,7 @@ impl Backing {
         frames: &'static mut [u64],
         dontfork: bool,
     ) -> Self {
-        Self { runs, pages, frames, reserve: None, dontfork, copies: None }
+        Self { runs, pages, frames, reserve: None, dontfork, copies: None, purging: [const { 0..0 }; PURGING] }
     }
 
     /// Counts the chunks by what backs them. O(c) for c chunks used so far.
@@ -63,7 +67,7 @@ impl Backing {
 
     /// Finds the first run of neighbouring chunks of the hugetlb pools that begins at `from` or
     /// behind it, of those that a fork's child has.
-    fn next_pooled(&self, from: usize) -> Option<Range<usize>> {
+    pub(crate) fn next_pooled(&self, from: usize) -> Option<Range<usize>> {
         let pooled = |chunk: &usize| {
             (self.pages.is(*chunk, Chunk::Huge) || self.pages.is(*chunk, Chunk::Giant))
                 && !(self.dontfork && self.frames[*chunk] != 0)
@@ -73,8 +77,67 @@ impl Backing {
         Some(first..first + count)
     }
 
+    /// Returns the next run of the pools' chunks in the reserve.
+    fn next_reserved(&self, from: usize) -> Option<Range<usize>> {
+        let mut from = from;
+        loop {
+            let run = self.next_pooled(from)?;
+            if self.frames[run.start] != 0 {
+                return Some(run);
+            }
+            from = run.end;
+        }
+    }
+
+    /// Copies what is in use of the pools' pages in the reserve, for a fork's child; false without the
+    /// memory.
+    fn copy_reserved(&mut self) -> bool {
+        let Some(first) = self.next_reserved(0).map(|run| run.start) else { return false };
+        let end = self.runs.end();
+        let Some(copies) = Scratch::new(end - first, CHUNK_BYTES, self.pages.is_thp()) else {
+            return false;
+        };
+        let mut from = first;
+        while let Some(run) = self.next_reserved(from) {
+            from = run.end;
+            let mut used = run.filter(|&chunk| self.is_used(chunk));
+            // SAFETY: a chunk of the arena that is all there.
+            let copy = |chunk| unsafe { copies.copy(chunk - first, self.pages.address(chunk)) };
+            if !used.all(copy) {
+                return false;
+            }
+        }
+        self.copies = Some((copies, first));
+        true
+    }
+
+    /// Keeps the pools' pages in the reserve from a fork's child, or no longer.
+    fn keep_reserved(&self, keep: bool) {
+        let mut from = 0;
+        while let Some(run) = self.next_reserved(from) {
+            from = run.end;
+            // SAFETY: chunks of the arena, of which the child has copies.
+            unsafe { keep_from_children(self.pages.address(run.start), run.len() * CHUNK_BYTES, keep) };
+        }
+    }
+
+    /// Returns the pages of the arena.
+    pub(crate) fn pages(&self) -> &'static ArenaPages {
+        self.pages
+    }
+
+    /// Takes the runs of chunks that are to go back to the system, and that are held so long.
+    pub(crate) fn take_purging(&mut self) -> [Range<usize>; PURGING] {
+        core::mem::replace(&mut self.purging, [const { 0..0 }; PURGING])
+    }
+
+    /// Ends the purge of chunks.
+    pub(crate) fn end_purge(&mut self, chunks: Range<usize>) {
+        self.runs.release(chunks.start as u32 * CHUNK_UNITS, chunks.len() as u32 * CHUNK_UNITS);
+    }
+
     /// Returns true if a unit of the chunk is in use.
-    fn is_used(&self, chunk: usize) -> bool {
+    pub(crate) fn is_used(&self, chunk: usize) -> bool {
         match (self.frames[chunk], &self.reserve) {
             (frame @ 1.., Some(reserve)) => !reserve.is_free(frame),
             _ => self.runs.is_used(chunk),
@@ -222,68 +285,53 @@ unsafe impl SegmentSource for Backing {
         }
     }
 
-    /// Only whole chunks, which are reserved addresses again then: a hole in a huge page would break
-    /// it up. Pages of 1 GiB stay, and so does the reserve.
+    /// Only whole chunks, which are reserved addresses again once
+    /// [`take_purging`](Self::take_purging) was called: a hole in a huge page would break it up. Pages of
+    /// 1 GiB stay, and so does the reserve.
     fn purge(&mut self, first: u32, units: u32) -> bool {
         let from = first.div_ceil(CHUNK_UNITS) as usize;
         let to = ((first + units) / CHUNK_UNITS) as usize;
         let stays = |chunk: usize| self.pages.is(chunk, Chunk::Giant) || self.frames[chunk] != 0;
-        if from >= to || (from..to).any(stays) || !self.pages.purge(from, to) {
+        let all = first.is_multiple_of(CHUNK_UNITS) && units.is_multiple_of(CHUNK_UNITS);
+        if from >= to || (from..to).any(stays) {
             return false;
         }
-        first.is_multiple_of(CHUNK_UNITS) && units.is_multiple_of(CHUNK_UNITS)
-    }
-
-    fn guard(&mut self, first: u32, units: u32, on: bool) {
-        let chunk = (first / CHUNK_UNITS) as usize;
-        if self.pages.is(chunk, Chunk::Huge) || self.pages.is(chunk, Chunk::Giant) {
-            return;
+        if (from..to).all(|chunk| self.pages.is(chunk, Chunk::Reserved)) {
+            return all;
         }
-        // What stays guarded is tried again when it is wanted.
-        self.pages.protect(first, units, on);
+        let Some(place) = self.purging.iter_mut().find(|run| run.start >= run.end) else { return false };
+        let held = (to - from) as u32 * CHUNK_UNITS;
+        if !self.runs.extend(from as u32 * CHUNK_UNITS, held) {
+            return false;
+        }
+        *place = from..to;
+        all
     }
 
-    /// Without the memory for the copies, parent and child share the pool's pages.
+    /// Without the memory for the copies, parent and child share the pools' pages.
     fn before_fork(&mut self) {
-        self.pages.before_fork();
-        if self.next_pooled(0).is_none() {
-            return;
+        if self.copy_reserved() {
+            self.keep_reserved(true);
         }
-        let Some(copies) = Scratch::reserve(self.runs.end()) else { return };
-        if self.pages.is_thp() {
-            let len = self.runs.end() * CHUNK_BYTES;
-            // SAFETY: within the mapping; advice changes no contents.
-            unsafe { libc::madvise(copies.start.cast(), len, libc::MADV_HUGEPAGE) };
-        }
-        let mut from = 0;
-        while let Some(run) = self.next_pooled(from) {
-            from = run.end;
-            for chunk in run.filter(|&chunk| self.is_used(chunk)) {
-                let (copy, content) = (copies.at(chunk), self.pages.address(chunk));
-                // SAFETY: a chunk of the arena that is all there, and its place among the copies. What
-                // other threads write meanwhile the child has or has not, as in any fork; it is foreign
-                // code that reads it, as the kernel would.
-                unsafe { libc::memcpy(copy.cast(), content.cast(), CHUNK_BYTES) };
-            }
-        }
-        self.copies = Some(copies);
     }
 
     fn after_fork_in_parent(&mut self) {
-        self.copies = None;
-        self.pages.after_fork_in_parent();
+        if self.copies.take().is_some() {
+            self.keep_reserved(false);
+        }
     }
 
     fn after_fork_in_child(&mut self) {
         let copies = self.copies.take();
         let mut from = 0;
-        while let Some(copies) = &copies
-            && let Some(run) = self.next_pooled(from)
+        while let Some((copies, first)) = &copies
+            && let Some(run) = self.next_reserved(from)
         {
             from = run.end;
-            let len = run.len() * CHUNK_BYTES;
-            // SAFETY: the copies move to where their content is from, which nothing else is to.
-            unsafe { move_pages(copies.at(run.start), self.pages.address(run.start), len) };
+            let to = self.pages.address(run.start);
+            // SAFETY: the copies move to where their contents are from, of which the child has nothing;
+            // it has no other thread.
+            unsafe { copies.move_some(run.start - first, run.len(), to) };
             let what = if self.pages.is_thp() { Chunk::Advised } else { Chunk::Small };
             self.pages.publish(run.start, run.len(), what);
         }

@@ -71,13 +71,14 @@ pub(crate) unsafe fn make_usable(at: *mut u8, len_bytes: usize, thp: bool) -> Op
     Some(thp && unsafe { libc::madvise(at.cast(), len_bytes, libc::MADV_HUGEPAGE) } == 0)
 }
 
-/// Keeps mapped memory from the children of forks.
+/// Keeps mapped memory from the children of forks, or no longer.
 ///
 /// # Safety
 /// The range is the caller's.
-pub(crate) unsafe fn keep_from_children(at: *mut u8, len_bytes: usize) {
+pub(crate) unsafe fn keep_from_children(at: *mut u8, len_bytes: usize, keep: bool) {
+    let advice = if keep { libc::MADV_DONTFORK } else { libc::MADV_DOFORK };
     // SAFETY: as the caller says. A kernel that knows no such advice lets children have it.
-    unsafe { libc::madvise(at.cast(), len_bytes, libc::MADV_DONTFORK) };
+    unsafe { libc::madvise(at.cast(), len_bytes, advice) };
 }
 
 /// Bytes that are touched at once: others wait for the process's mappings meanwhile.

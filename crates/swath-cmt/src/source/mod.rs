@@ -5,6 +5,8 @@ pub(crate) mod backing;
 pub(crate) mod choose;
 pub(crate) mod chunk;
 pub(crate) mod mapping;
+pub(crate) mod ordinary;
 pub(crate) mod pages;
+pub(crate) mod protect;
 pub(crate) mod runs;
 pub(crate) mod scratch;

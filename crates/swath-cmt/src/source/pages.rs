@@ -5,10 +5,11 @@
 //! never waits for the memory of a long segment to be touched, since that comes before the claim, or
 //! after the publication.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use lock_api::Mutex;
+use lock_api::{Mutex, MutexGuard};
 use swath_pool::{MakeUsable, UNIT_BYTES};
 
 use crate::foreign::foreign;
@@ -18,11 +19,15 @@ use crate::reserve::extent::Pages;
 use crate::reserve::stock::{Stock, Wanted};
 use crate::source::chunk::{CHUNK_BYTES, CHUNK_UNITS, Chunk, Chunks, GIANT_BYTES, GIANT_CHUNKS};
 use crate::source::mapping::{make_usable, place_huge, reserve_again, touch};
+use crate::source::protect::can_protect;
 use crate::source::runs::pieces;
 
 /// The most chunks that one segment's populating orders at once; longer segments are ordered
 /// piece by piece.
 const ORDER_MAX: usize = 1024;
+
+/// Chunks that are purged at once: others wait for the process's mappings meanwhile.
+const PURGE_CHUNKS: usize = 32;
 
 /// In place of a [`Chunk`]: a thread is about it, and others may sleep until it is done.
 const CLAIMED: u32 = 8;
@@ -40,6 +45,8 @@ pub(crate) struct ArenaPages {
     /// Units that fault at every access, by chunk. Those of them that are free are such that the
     /// kernel did not make usable again.
     guarded: &'static [AtomicU32],
+    /// For each chunk the number of its pins.
+    pub(crate) pins: &'static [AtomicU32],
     hugetlb: Hugetlb,
     thp: bool,
     populate: Populate,
@@ -49,9 +56,10 @@ pub(crate) struct ArenaPages {
     usable: AtomicU64,
     /// Number of chunks that were picked and ordered by their frames.
     ordered: AtomicU64,
-    /// Held while a page of a hugetlb pool comes, and during a fork: its child has a copy of all of them
-    /// that there are.
-    hugetlb_gate: Mutex<Futex, ()>,
+    /// True once the process has forked: pages of a hugetlb pool come no more.
+    forked: AtomicBool,
+    /// Held while a page of a hugetlb pool comes or goes, while chunks are purged, and during a fork.
+    gate: Mutex<Futex, ()>,
 }
 
 // SAFETY: it owns the arena's mappings; the pointer is only offset.
@@ -60,14 +68,14 @@ unsafe impl Send for ArenaPages {}
 unsafe impl Sync for ArenaPages {}
 
 impl ArenaPages {
-    /// Makes the pages of the arena from `base` on; the two tables are zeroed.
+    /// Makes the pages of the arena from `base` on; the tables are zeroed.
     ///
     /// # Safety
     /// A range of as many chunks as the tables have is mapped without access from `base` on, which is
     /// aligned to a chunk, and used by nothing else.
     pub(crate) unsafe fn new(
         base: *mut u8,
-        [chunks, guarded]: [&'static [AtomicU32]; 2],
+        [chunks, guarded, pins]: [&'static [AtomicU32]; 3],
         options: &Options,
         order: bool,
     ) -> Self {
@@ -75,13 +83,30 @@ impl ArenaPages {
             base,
             chunks,
             guarded,
+            pins,
             hugetlb: options.hugetlb,
             thp: options.thp,
             populate: options.populate,
             order: order && options.thp,
             usable: AtomicU64::new(0),
             ordered: AtomicU64::new(0),
-            hugetlb_gate: Mutex::new(()),
+            forked: AtomicBool::new(false),
+            gate: Mutex::new(()),
+        }
+    }
+
+    /// Counts a pin more, or one less, of the pages at these addresses, those that are the arena's.
+    pub(crate) fn note_pin(&self, addresses: Range<usize>, more: bool) {
+        let (base, arena) = (self.base.addr(), self.chunks.len() * CHUNK_BYTES);
+        let from = addresses.start.clamp(base, base + arena) - base;
+        let to = addresses.end.clamp(base, base + arena) - base;
+        for pins in &self.pins[from / CHUNK_BYTES..to.div_ceil(CHUNK_BYTES).max(from / CHUNK_BYTES)] {
+            if more {
+                pins.fetch_add(1, Relaxed);
+            } else {
+                let less = |pins: u32| pins.checked_sub(1);
+                let _ = pins.fetch_update(Relaxed, Relaxed, less);
+            }
         }
     }
 
@@ -113,13 +138,33 @@ impl ArenaPages {
         counts
     }
 
-    /// Claims reserved chunks, `count` of them at most, from `chunk` on, and returns their number.
-    fn claim(&self, chunk: usize, count: usize) -> usize {
-        let reserved = Chunk::Reserved as u32;
+    /// Claims chunks that are made of `what`, `count` of them at most, from `chunk` on, and returns their
+    /// number.
+    pub(crate) fn claim(&self, chunk: usize, count: usize, what: Chunk) -> usize {
         let claim = |chunk: &&AtomicU32| {
-            chunk.compare_exchange(reserved, CLAIMED, Acquire, Relaxed).is_ok()
+            chunk.compare_exchange(what as u32, CLAIMED, Acquire, Relaxed).is_ok()
         };
-        self.chunks[chunk..chunk + count].iter().take_while(claim).count()
+        let claimed = self.chunks[chunk..chunk + count].iter().take_while(claim).count();
+        if what != Chunk::Reserved {
+            self.usable.fetch_sub(claimed as u64, Relaxed);
+        }
+        claimed
+    }
+
+    /// Takes the gate, under which no page of a hugetlb pool comes and no chunk is purged.
+    pub(crate) fn gate(&self) -> MutexGuard<'_, Futex, ()> {
+        self.gate.lock()
+    }
+
+    /// Lets no page of a hugetlb pool come from now on, in a process that forks.
+    pub(crate) fn note_fork(&self) {
+        self.forked.store(true, Relaxed);
+    }
+
+    /// Returns true if pages of a hugetlb pool may come that a fork's child is to have: they can be moved
+    /// before the fork, of which there was none.
+    pub(crate) fn may_take_pooled(&self) -> bool {
+        !self.forked.load(Relaxed) && can_protect()
     }
 
     /// Says what chunks are made of from now on.
@@ -153,7 +198,7 @@ impl ArenaPages {
     }
 
     /// Makes units of chunks in use fault at every access, or usable, and returns true if it could.
-    pub(crate) fn protect(&self, first: u32, units: u32, on: bool) -> bool {
+    fn protect(&self, first: u32, units: u32, on: bool) -> bool {
         let access = if on { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
         let at = self.base.wrapping_add(first as usize * UNIT_BYTES);
         // SAFETY: units that the pool has acquired, and no block's.
@@ -177,16 +222,25 @@ impl ArenaPages {
         !pieces(first, units).any(guarded) || self.protect(first, units, false)
     }
 
-    /// Makes whole chunks, in which no unit is in use, reserved addresses again, and returns true if it
-    /// could.
-    pub(crate) fn purge(&self, from: usize, to: usize) -> bool {
-        // SAFETY: chunks of the arena in which no unit is in use.
-        if !unsafe { reserve_again(self.address(from), (to - from) * CHUNK_BYTES) } {
-            return false;
+    /// Makes whole chunks, of which nothing is in use and which nobody else acquires or changes, reserved
+    /// addresses again. Those that the kernel leaves are zero.
+    pub(crate) fn purge(&self, from: usize, to: usize) {
+        for at in (from..to).step_by(PURGE_CHUNKS) {
+            let count = PURGE_CHUNKS.min(to - at);
+            // SAFETY: chunks of the arena as the caller says.
+            if unsafe { reserve_again(self.address(at), count * CHUNK_BYTES) } {
+                self.guarded[at..at + count].iter().for_each(|guarded| guarded.store(0, Relaxed));
+                self.publish(at, count, Chunk::Reserved);
+                continue;
+            }
+            let usable = |chunk: &usize| self.of(*chunk).is_some();
+            for chunk in (at..at + count).filter(usable) {
+                // SAFETY: as above, and usable when no unit is guarded.
+                if self.unguard(chunk as u32 * CHUNK_UNITS, CHUNK_UNITS) {
+                    unsafe { self.address(chunk).write_bytes(0, CHUNK_BYTES) };
+                }
+            }
         }
-        self.guarded[from..to].iter().for_each(|guarded| guarded.store(0, Relaxed));
-        self.publish(from, to - from, Chunk::Reserved);
-        true
     }
 
     /// Makes some of `count` reserved chunks from `chunk` on usable, populates them if told to, and
@@ -201,7 +255,9 @@ impl ArenaPages {
             Hugetlb::Always => true,
             Hugetlb::Default => foreign().is_none(),
         };
-        if hugetlb && let Some(prepared) = self.place_pooled(chunk, count) {
+        if hugetlb
+            && self.may_take_pooled()
+            && let Some(prepared) = self.place_pooled(chunk, count) {
             if populate {
                 // SAFETY: this thread's units, and perhaps others', whose contents stay.
                 unsafe { touch(at, prepared * CHUNK_BYTES, true) };
@@ -217,7 +273,7 @@ impl ArenaPages {
                 return Some(placed);
             }
         }
-        let count = self.claim(chunk, count);
+        let count = self.claim(chunk, count, Chunk::Reserved);
         if count == 0 {
             return Some(0);
         }
@@ -240,9 +296,12 @@ impl ArenaPages {
     /// those that it is for; `None` without such a page.
     fn place_pooled(&self, chunk: usize, count: usize) -> Option<usize> {
         let at = self.address(chunk);
-        let _no_fork = self.hugetlb_gate.lock();
+        let _no_fork = self.gate.lock();
+        if !self.may_take_pooled() {
+            return None;
+        }
         let place = |chunks, what, size| {
-            let claimed = self.claim(chunk, chunks);
+            let claimed = self.claim(chunk, chunks, Chunk::Reserved);
             let placed = claimed == chunks && place_huge(at, chunks * CHUNK_BYTES, size);
             self.publish(chunk, claimed, if placed { what } else { Chunk::Reserved });
             placed.then_some(chunks)
@@ -266,7 +325,7 @@ impl ArenaPages {
         for index in 0..stock.runs() {
             let (len, _) = stock.run(index);
             let place = chunk + placed;
-            let claimed = self.claim(place, len);
+            let claimed = self.claim(place, len, Chunk::Reserved);
             // SAFETY: reserved addresses of the arena, which this thread has claimed; each run moves once.
             let moved = unsafe { stock.move_run(index, self.address(place), claimed) };
             self.publish(place, moved, Chunk::Advised);
@@ -280,30 +339,35 @@ impl ArenaPages {
         placed
     }
 
-    /// Lets no page of a hugetlb pool come until the fork is over.
-    pub(crate) fn before_fork(&self) {
-        core::mem::forget(self.hugetlb_gate.lock());
+    /// Opens the gate after a fork.
+    ///
+    /// # Safety
+    /// This thread, or in the child the one that it is a copy of, holds it and has no guard.
+    pub(crate) unsafe fn open_gate(&self) {
+        // SAFETY: as the caller says.
+        unsafe { self.gate.force_unlock() };
     }
 
-    /// Ends [`before_fork`](Self::before_fork) in the parent.
-    pub(crate) fn after_fork_in_parent(&self) {
-        // SAFETY: this thread took it, and left no guard.
-        unsafe { self.hugetlb_gate.force_unlock() };
-    }
-
-    /// Ends [`before_fork`](Self::before_fork) in the child: what other threads had claimed of the chunks
-    /// below `end` is reserved.
+    /// In a fork's child: what other threads had claimed of the chunks below `end` is reserved.
     pub(crate) fn after_fork_in_child(&self, end: usize) {
-        for chunk in &self.chunks[..end] {
+        for (chunk, pins) in self.chunks[..end].iter().zip(self.pins) {
             if chunk.load(Relaxed) >= CLAIMED {
                 chunk.store(Chunk::Reserved as u32, Release);
             }
+            pins.store(0, Relaxed);
         }
-        self.after_fork_in_parent();
     }
 }
 
 impl MakeUsable for ArenaPages {
+    /// A hugetlb pool's page has no guards. What stays guarded is tried again when it is wanted.
+    fn guard(&self, first: u32, units: u32, on: bool) {
+        let chunk = (first / CHUNK_UNITS) as usize;
+        if !self.is(chunk, Chunk::Huge) && !self.is(chunk, Chunk::Giant) {
+            self.protect(first, units, on);
+        }
+    }
+
     fn make_usable(&self, first: u32, units: u32) -> bool {
         if !self.unguard(first, units) {
             return false;

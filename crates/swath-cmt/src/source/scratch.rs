@@ -1,35 +1,81 @@
-//! Chunks outside the arena, for the copies of a fork.
+//! Chunks outside the arena, whose pages move into it.
 
 use crate::source::chunk::CHUNK_BYTES;
-use crate::source::mapping::{map, unmap};
+use crate::source::mapping::{map, move_pages, touch, unmap};
 
-/// Chunks outside the arena; those that are not moved away, by a process's only thread, are unmapped in
-/// the end.
+/// Chunks outside the arena, aligned as they are to be there; unmapped in the end, if they are not moved.
 pub(crate) struct Scratch {
-    mapped: *mut u8,
-    mapped_len: usize,
-    /// The first chunk.
-    pub(crate) start: *mut u8,
+    start: *mut u8,
+    len_bytes: usize,
 }
 
 impl Scratch {
-    /// Reserves chunks that are not touched yet.
-    pub(crate) fn reserve(chunks: usize) -> Option<Self> {
-        let mapped_len = (chunks + 1) * CHUNK_BYTES;
-        let mapped = map(mapped_len, libc::PROT_READ | libc::PROT_WRITE)?;
-        let start = mapped.wrapping_add(mapped.align_offset(CHUNK_BYTES));
-        Some(Self { mapped, mapped_len, start })
+    /// Maps chunks for ordinary pages, huge ones if they are wanted and there; none is there yet.
+    /// `align_bytes` is a multiple of a chunk.
+    pub(crate) fn new(chunks: usize, align_bytes: usize, thp: bool) -> Option<Self> {
+        let len_bytes = chunks * CHUNK_BYTES;
+        let mapped = map(len_bytes + align_bytes, libc::PROT_READ | libc::PROT_WRITE)?;
+        let before = mapped.align_offset(align_bytes);
+        let start = mapped.wrapping_add(before);
+        // SAFETY: what was mapped just now beside the chunks; advice changes no contents.
+        unsafe {
+            if before > 0 {
+                unmap(mapped, before);
+            }
+            unmap(start.wrapping_add(len_bytes), align_bytes - before);
+            if thp {
+                libc::madvise(start.cast(), len_bytes, libc::MADV_HUGEPAGE);
+            }
+        }
+        Some(Self { start, len_bytes })
     }
 
-    pub(crate) fn at(&self, chunk: usize) -> *mut u8 {
-        self.start.wrapping_add(chunk * CHUNK_BYTES)
+    /// Copies a chunk to the one of this number, and returns true if there is memory for it.
+    ///
+    /// # Safety
+    /// A chunk can be read from there.
+    pub(crate) unsafe fn copy(&self, index: usize, from: *const u8) -> bool {
+        let to = self.start.wrapping_add(index * CHUNK_BYTES);
+        // SAFETY: this value's memory; contents of the other as the caller says. What other threads write
+        // there meanwhile is foreign code's to read, as the kernel's would be.
+        unsafe {
+            let there = touch(to, CHUNK_BYTES, false);
+            if there {
+                libc::memcpy(to.cast(), from.cast(), CHUNK_BYTES);
+            }
+            there
+        }
+    }
+
+    /// Moves some of the chunks to an address, as [`move_to`](Self::move_to) does all.
+    ///
+    /// # Safety
+    /// As for all, and no other thread maps memory until this value is dropped: holes in it would be
+    /// unmapped as it is.
+    pub(crate) unsafe fn move_some(&self, index: usize, chunks: usize, to: *mut u8) -> bool {
+        let from = self.start.wrapping_add(index * CHUNK_BYTES);
+        // SAFETY: as the caller says.
+        unsafe { move_pages(from, to, chunks * CHUNK_BYTES) }
+    }
+
+    /// Moves the chunks to an address, in place of what is mapped there, and returns true if they are
+    /// there.
+    ///
+    /// # Safety
+    /// What is mapped there is the caller's to replace.
+    pub(crate) unsafe fn move_to(self, to: *mut u8) -> bool {
+        // SAFETY: as the caller says, and the chunks are this value's.
+        let moved = unsafe { move_pages(self.start, to, self.len_bytes) };
+        if moved {
+            core::mem::forget(self);
+        }
+        moved
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: mapped by `reserve`; chunks that moved away are holes in it, which no other
-        // thread has filled.
-        unsafe { unmap(self.mapped, self.mapped_len) };
+        // SAFETY: mapped by `new`, and nothing was moved away.
+        unsafe { unmap(self.start, self.len_bytes) };
     }
 }

@@ -20,6 +20,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         u32::from(self.options().guard_segments)
     }
 
+    /// Guards the last unit of a segment, if segments have guards, or makes it usable again.
+    fn guard(&self, first: u32, units: u32, on: bool) {
+        if self.guard_units() != 0
+            && let Some(pages) = self.make_usable
+        {
+            pages.guard(first + units - 1, 1, on);
+        }
+    }
+
     /// Returns the units of a segment for `size` bytes, with its guard.
     fn units_for(&self, size: usize) -> Option<u32> {
         let units = u32::try_from(size.max(1).div_ceil(UNIT_BYTES)).ok()?;
@@ -68,9 +77,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             self.lock().release(first, units);
             return None;
         }
-        if self.guard_units() != 0 {
-            self.lock().source.guard(first + units - 1, 1, true);
-        }
+        self.guard(first, units, true);
         self.superblocks()[first as usize].begin_segment(units);
         Some((self.unit_start(first), zero))
     }
@@ -88,11 +95,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Frees the segment that begins at unit `index`.
     pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), BufferFreeError> {
         let units = self.end_segment(index, address)?;
-        let mut global = self.lock();
-        if self.guard_units() != 0 {
-            global.source.guard(index + units - 1, 1, false);
-        }
-        global.release(index, units);
+        self.guard(index, units, false);
+        self.lock().release(index, units);
         Ok(())
     }
 
@@ -104,17 +108,22 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         if wanted > units && !self.extend(index, units, wanted - units) {
             return false;
         }
+        if wanted != units {
+            self.guard(index, units, false);
+            self.guard(index, wanted, true);
+        }
         // A fork finds it in use, and no thread frees it meanwhile.
         let mut global = self.lock();
         if superblock.segment_units() != Some(units) || superblock.end_segment().is_none() {
+            drop(global);
+            // Freed by another thread: the old guard is not this call's any more.
+            if wanted != units {
+                self.guard(index, wanted, false);
+            }
             if wanted > units {
-                global.release(index + units, wanted - units);
+                self.lock().release(index + units, wanted - units);
             }
             return false;
-        }
-        if wanted != units && self.guard_units() != 0 {
-            global.source.guard(index + units - 1, 1, false);
-            global.source.guard(index + wanted - 1, 1, true);
         }
         if wanted < units {
             global.release(index + wanted, units - wanted);

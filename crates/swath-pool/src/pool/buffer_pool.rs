@@ -43,7 +43,7 @@ struct Tables<'m> {
 pub struct BufferPool<'m, L, S> {
     tables: Tables<'m>,
     options: BufferOptions,
-    make_usable: Option<&'static dyn MakeUsable>,
+    pub(crate) make_usable: Option<&'static dyn MakeUsable>,
     pub(crate) global: Mutex<L, Global<'m, S>>,
     /// The global heap's superblocks to which slots came back, and units that
     /// lost their owner while on a list.

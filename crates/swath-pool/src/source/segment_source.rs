@@ -22,18 +22,23 @@ impl Default for Placement {
     }
 }
 
-/// The part of a source that makes acquired units usable: the pool calls it without its lock, so it may
-/// take its time.
+/// The part of a source that makes acquired units usable, or guards of them: the pool calls it without its
+/// lock, so it may take its time.
 pub trait MakeUsable: Sync {
     /// Makes units usable that the caller has acquired, and returns true if they are; if not, the caller
     /// releases them.
     fn make_usable(&self, first: u32, units: u32) -> bool;
+
+    /// Makes units that the caller has acquired fault at every access, or (`on` false) usable again.
+    fn guard(&self, first: u32, units: u32, on: bool) {
+        let _ = (first, units, on);
+    }
 }
 
 /// A source of units: a buffer pool acquires runs of them and releases them again.
 ///
 /// Units are numbered from the arena's start, [`UNIT_BYTES`](crate::UNIT_BYTES)
-/// each. The pool calls under its lock, releases, extends, purges and guards only what it
+/// each. The pool calls under its lock, releases, extends and purges only what it
 /// acquired (a purge: what it acquired once and released since), and may
 /// release any part of what it acquired. Which units are free is the source's
 /// business alone; when memory goes back to the system is the pool's: a
@@ -87,14 +92,9 @@ pub unsafe trait SegmentSource {
     /// Releases `units` units from `first` on.
     fn release(&mut self, first: u32, units: u32);
 
-    /// Returns the memory of free units, though not the addresses, to the system. If it returns
-    /// false, the pool will ask again.
+    /// Returns the memory of free units, though not the addresses, to the system: now, or soon after
+    /// the call, as long as nobody acquires them before. If it returns false, the pool will ask again.
     fn purge(&mut self, first: u32, units: u32) -> bool;
-
-    /// Makes acquired units fault at every access, or (`on` false) usable again.
-    fn guard(&mut self, first: u32, units: u32, on: bool) {
-        let _ = (first, units, on);
-    }
 
     /// Prepares for a fork; one of the two calls below follows.
     fn before_fork(&mut self) {}

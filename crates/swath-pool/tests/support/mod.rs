@@ -87,6 +87,10 @@ pub(crate) struct Source {
 unsafe impl SegmentSource for Source {
     const PAGE_UNITS: u32 = 4;
 
+    fn make_usable(&self) -> Option<&'static dyn MakeUsable> {
+        Some(Box::leak(Box::new(Guards(Arc::clone(&self.control)))))
+    }
+
     fn reads_zero(&self) -> bool {
         true
     }
@@ -127,12 +131,21 @@ unsafe impl SegmentSource for Source {
         }
         true
     }
+}
 
-    fn guard(&mut self, _: u32, units: u32, on: bool) {
+/// Memory that is there, of which guards are counted.
+struct Guards(Arc<Control>);
+
+impl MakeUsable for Guards {
+    fn make_usable(&self, _: u32, _: u32) -> bool {
+        true
+    }
+
+    fn guard(&self, _: u32, units: u32, on: bool) {
         if on {
-            self.control.guarded.fetch_add(units.into(), Relaxed);
+            self.0.guarded.fetch_add(units.into(), Relaxed);
         } else {
-            self.control.guarded.fetch_sub(units.into(), Relaxed);
+            self.0.guarded.fetch_sub(units.into(), Relaxed);
         }
     }
 }
