@@ -13,6 +13,7 @@ use swath_pool::BufferFreeError;
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::foreign::{Foreign, foreign};
+use crate::process::background;
 use crate::process::own::{own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
@@ -261,6 +262,7 @@ fn purge_if_due() {
     let Some(process) = begun() else { return };
     // SAFETY: the thread's own.
     let errno = unsafe { *libc::__errno_location() };
+    background::begin(process);
     process.purge();
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };

@@ -37,6 +37,10 @@ pub struct Options {
     /// `SWATH_PURGE_MS`: time for which memory that is free stays with the process before it goes
     /// back to the system, in ms. Default 1000.
     pub purge_delay_ms: u64,
+    /// `SWATH_BACKGROUND`: true has a thread of the library's own return that memory, even while the
+    /// process does nothing. It begins with the first long block or a few slow calls, in a fork's child, too.
+    /// Default false: of a thread's slow calls one in 16 returns it.
+    pub background: bool,
     /// `SWATH_EMPTY_EIGHTHS`: the emptiness threshold f in eighths, 1 to 7: a superblock that is so
     /// empty may go to other threads. Default 7.
     pub empty_eighths: u32,
@@ -55,8 +59,14 @@ pub struct Options {
 }
 
 /// The taking of pages of the kernel's hugetlb pools: as far as there are any, of 1 GiB for segments that
-/// hold them whole, else of 2 MiB. Before a fork what is in use of them is copied to other pages for the
-/// child: the pool may have none for it.
+/// hold them whole, else of 2 MiB.
+///
+/// A fork's child would need such pages for its copies, which the pool may not have. So before a process's
+/// first fork what is in use of them moves to other pages, and no more are taken; other threads
+/// that write to them wait for a piece of 32 MiB, or of 1 GiB, at most. What is [pinned](crate::pin) stays:
+/// a transfer under way to memory that is not is lost. It takes the kernel's userfaultfd (Linux 5.19;
+/// CAP_SYS_PTRACE, or access to `/dev/userfaultfd`): without it no pages are taken but for a
+/// reserve that children do not have.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Hugetlb {
     /// None.
@@ -129,6 +139,7 @@ impl Default for Options {
             thp: true,
             populate: Populate::Default,
             purge_delay_ms: 1000,
+            background: false,
             empty_eighths: 7,
             guard: false,
             quarantine: 0,
@@ -165,6 +176,7 @@ impl Options {
         read(c"SWATH_THP", |o, value| Some(Self { thp: flag(value)?, ..o }));
         read(c"SWATH_POPULATE", |o, value| Some(Self { populate: value.try_into().ok()?, ..o }));
         read(c"SWATH_PURGE_MS", |o, value| Some(Self { purge_delay_ms: value, ..o }));
+        read(c"SWATH_BACKGROUND", |o, value| Some(Self { background: flag(value)?, ..o }));
         read(c"SWATH_EMPTY_EIGHTHS", |o, value| {
             Some(Self { empty_eighths: value.try_into().ok()?, ..o })
         });

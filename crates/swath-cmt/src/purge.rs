@@ -1,7 +1,8 @@
 //! Returning free memory to the system.
 //!
 //! Only whole chunks of 2 MiB are returned, as a hole would break up a huge page. There
-//! is no thread for it: of a thread's slow calls one in 16 looks at the clock.
+//! is no thread for it unless the [options](crate::Options::background) want one: of a thread's slow calls
+//! one in 16 looks at the clock.
 
 use crate::process::state::begun;
 

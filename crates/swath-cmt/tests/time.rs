@@ -163,7 +163,9 @@ fn a_second_fork_takes_no_longer_than_without_hugetlb_pages() {
         unsafe { block.write_bytes(1, LEN) };
         let pooled = swath_cmt::stats().hugetlb_2m_bytes;
         if pooled < LEN as u64 {
-            return println!("skipped: {pooled} bytes of the hugetlb pool, without userfaultfd none");
+            return println!(
+                "skipped: {pooled} bytes of the hugetlb pool, without userfaultfd none"
+            );
         }
         let fork = || {
             let begin = Instant::now();
@@ -186,5 +188,49 @@ fn a_second_fork_takes_no_longer_than_without_hugetlb_pages() {
         // SAFETY: a block of that length.
         assert!((0..LEN).step_by(4096).all(|at| unsafe { block.add(at).read() } == 1));
         free(block);
+    });
+}
+
+/// Bytes of this process in memory, but those of files, counted page by page: other counters lag behind.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").expect("this process");
+    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+/// An idle process returns what it has freed, long blocks and short ones: once twice the delay is over
+/// less than 5% is left. 4 GiB in the long form.
+#[test]
+fn an_idle_process_returns_its_memory() {
+    const DELAY_MS: u64 = 100;
+    alone("an_idle_process_returns_its_memory", || {
+        let long = std::env::var_os("SWATH_TEST_LONG").is_some();
+        let len: usize = if long { 4 << 30 } else { 512 << 20 };
+        let options = Options { purge_delay_ms: DELAY_MS, background: true, ..Options::default() };
+        begin_with(options).expect("a pool");
+        for short in [len, 5 << 20, 300_000, 1000] {
+            let before = resident();
+            let begin = Instant::now();
+            let mut blocks = Vec::with_capacity(len / short);
+            for _ in 0..len / short {
+                let block = swath_cmt::allocate(short).expect("memory");
+                // SAFETY: a block of that length.
+                unsafe { block.write_bytes(1, short) };
+                blocks.push(block);
+            }
+            let peak = resident().saturating_sub(before);
+            assert!(peak > len as u64 / 10 * 9, "{peak} of {len} bytes are there");
+            let took = begin.elapsed();
+            blocks.drain(..).for_each(free);
+            drop(blocks);
+            let begin = Instant::now();
+            // The thread may have to wait for a processor: the memory goes without a call, whenever.
+            while resident() > before + peak / 20 && begin.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let (left, idle) = (resident().saturating_sub(before), begin.elapsed());
+            println!("blocks of {short}: {took:?}; {left} of {peak} bytes left after {idle:?}");
+            assert!(left <= peak / 20, "{left} of {peak} bytes are left, blocks of {short}");
+        }
     });
 }

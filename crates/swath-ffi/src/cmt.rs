@@ -33,9 +33,10 @@ pub struct cmt_options {
     /// where the kernel counts what is only reserved.
     pub arena_mib: u64,
     /// `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
-    /// of 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use
-    /// of them is copied to other pages for the child: the pool may have none for it. Default 2: 1, but
-    /// in the library that overrides malloc only for a reserve.
+    /// of 1 GiB for segments that hold them whole, else of 2 MiB. Before the first fork what is in use
+    /// of them moves to other pages, and no more are taken; so none are without the right to userfaultfd
+    /// (CAP_SYS_PTRACE) but for a reserve that children do not have. Default 2: 1, but in the library
+    /// that overrides malloc only for a reserve.
     pub hugetlb: u32,
     /// `SWATH_THP`: 1 asks for transparent huge pages of 2 MiB. Default 1.
     pub thp: u32,
@@ -67,6 +68,9 @@ pub struct cmt_options {
     /// `SWATH_DONTFORK`: 1 leaves the reserve to this process. A fork's child does not have its blocks: it
     /// may free them, and an access faults; the parent's keep their frames when it writes. Default 0.
     pub dontfork: u32,
+    /// `SWATH_BACKGROUND`: 1 has a thread of the library's own return free memory to the system, even while
+    /// the process does nothing. Default 0: calls that take long return it.
+    pub background: u32,
 }
 
 impl From<Options> for cmt_options {
@@ -96,6 +100,7 @@ impl From<Options> for cmt_options {
             canary: options.canary.into(),
             reserve_bytes: options.reserve_bytes,
             dontfork: options.dontfork.into(),
+            background: options.background.into(),
         }
     }
 }
@@ -113,6 +118,7 @@ impl TryFrom<cmt_options> for Options {
             arena_mib: options.arena_mib,
             reserve_bytes: options.reserve_bytes,
             dontfork: flag(options.dontfork)?,
+            background: flag(options.background)?,
             hugetlb: u64::from(options.hugetlb).try_into().map_err(out_of_range)?,
             thp: flag(options.thp)?,
             populate: u64::from(options.populate).try_into().map_err(out_of_range)?,

@@ -5,7 +5,7 @@
 
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use lock_api::Mutex;
 use swath_pool::{
@@ -149,7 +149,8 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     };
     let shape = BufferOptions {
         empty_eighths: options.empty_eighths,
-        purge_delay: options.purge_delay_ms,
+        // What was free at one purge goes with the next.
+        purge_delay: options.purge_delay_ms / if options.background { 2 } else { 1 },
         guard_segments: options.guard,
         ..BufferOptions::default()
     };
@@ -175,5 +176,6 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
         first_purge_ms,
         shared,
         grows_from_ms: AtomicU64::new(0),
+        has_background: AtomicBool::new(!options.background),
     }))
 }

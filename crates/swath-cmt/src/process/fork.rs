@@ -40,6 +40,7 @@ pub(crate) unsafe extern "C" fn in_child() {
     let Some(process) = begun() else { return };
     let word = words::get();
     process.grows_from_ms.store(0, Relaxed);
+    process.has_background.store(!process.options.background, Relaxed);
     // SAFETY: as in the parent, and no other thread is left. The shared heap stays attached
     // as an ended thread's would not: it is taken for gone and made anew.
     unsafe {

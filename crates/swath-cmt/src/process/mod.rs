@@ -7,6 +7,7 @@
 //!   thread     | words ──► Thread, in a block of its own heap, and that heap
 //! ```
 
+pub(crate) mod background;
 pub(crate) mod begin;
 pub(crate) mod canary;
 pub(crate) mod exit;

@@ -2,7 +2,7 @@
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use lock_api::Mutex;
 use swath_pool::BufferFreeError;
@@ -29,6 +29,8 @@ pub(crate) struct Process {
     pub(crate) shared: Mutex<Futex, Option<Thread>>,
     /// Time from which an ordinary request may make the reserve longer; never, while one does.
     pub(crate) grows_from_ms: AtomicU64,
+    /// True if a thread of the process's own purges, or none is to.
+    pub(crate) has_background: AtomicBool,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());

@@ -10,6 +10,7 @@ use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::lock::Futex;
 use crate::process::canary::{CANARY_BYTES, Canary};
 use crate::source::backing::Backing;
+use crate::source::chunk::CHUNK_BYTES;
 
 /// The process's pool.
 pub(crate) type Pool = BufferPool<'static, Futex, Backing>;
@@ -30,6 +31,8 @@ pub(crate) struct Thread {
     canary: Option<Canary>,
     /// Number of calls that took the slow path.
     slow_calls: u32,
+    /// True if a long block came since the last look at the clock.
+    had_long: bool,
 }
 
 impl Thread {
@@ -42,7 +45,7 @@ impl Thread {
             // SAFETY: a block of its own, long enough and aligned.
             unsafe { slice::from_raw_parts_mut(block.as_ptr().cast(), quarantine) }
         };
-        Some(Self { heap, waiting, waited: 0, canary, slow_calls: 0 })
+        Some(Self { heap, waiting, waited: 0, canary, slow_calls: 0, had_long: false })
     }
 
     /// Returns true if every call has to come here: freed blocks wait before they are free, or blocks
@@ -55,6 +58,7 @@ impl Thread {
     pub(crate) fn allocate(&mut self, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
         let bytes = if self.canary.is_some() { size.checked_add(CANARY_BYTES)? } else { size };
         let (block, zero) = self.heap.allocate_zeroable(bytes, align).ok()?;
+        self.had_long |= size >= CHUNK_BYTES;
         self.mark(block);
         Some((block, zero))
     }
@@ -132,10 +136,11 @@ impl Thread {
         Ok(moved)
     }
 
-    /// Counts a slow call, and returns true if it is time to look at the clock.
+    /// Counts a slow call, and returns true if it is time to look at the clock: after some of them, or one
+    /// for a long block.
     pub(crate) fn count_slow_call(&mut self) -> bool {
         self.slow_calls = self.slow_calls.wrapping_add(1);
-        self.slow_calls.is_multiple_of(CALLS_PER_CLOCK)
+        core::mem::take(&mut self.had_long) || self.slow_calls.is_multiple_of(CALLS_PER_CLOCK)
     }
 
     /// Frees a block, after its time in the quarantine if there is one.

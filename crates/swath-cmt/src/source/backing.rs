@@ -57,7 +57,15 @@ impl Backing {
         frames: &'static mut [u64],
         dontfork: bool,
     ) -> Self {
-        Self { runs, pages, frames, reserve: None, dontfork, copies: None, purging: [const { 0..0 }; PURGING] }
+        Self {
+            runs,
+            pages,
+            frames,
+            reserve: None,
+            dontfork,
+            copies: None,
+            purging: [const { 0..0 }; PURGING],
+        }
     }
 
     /// Counts the chunks by what backs them. O(c) for c chunks used so far.
@@ -116,8 +124,9 @@ impl Backing {
         let mut from = 0;
         while let Some(run) = self.next_reserved(from) {
             from = run.end;
+            let (at, len_bytes) = (self.pages.address(run.start), run.len() * CHUNK_BYTES);
             // SAFETY: chunks of the arena, of which the child has copies.
-            unsafe { keep_from_children(self.pages.address(run.start), run.len() * CHUNK_BYTES, keep) };
+            unsafe { keep_from_children(at, len_bytes, keep) };
         }
     }
 
@@ -289,22 +298,37 @@ unsafe impl SegmentSource for Backing {
     /// [`take_purging`](Self::take_purging) was called: a hole in a huge page would break it up. Pages of
     /// 1 GiB stay, and so does the reserve.
     fn purge(&mut self, first: u32, units: u32) -> bool {
-        let from = first.div_ceil(CHUNK_UNITS) as usize;
-        let to = ((first + units) / CHUNK_UNITS) as usize;
+        let end = first + units;
+        let mut from = (first / CHUNK_UNITS) as usize;
+        let mut to = end.div_ceil(CHUNK_UNITS) as usize;
+        // Of the first and the last chunk other units may be in use.
+        while from < to && self.runs.is_used(from) {
+            from += 1;
+        }
+        while from < to && self.runs.is_used(to - 1) {
+            to -= 1;
+        }
+        let all = from as u32 * CHUNK_UNITS <= first && end <= to as u32 * CHUNK_UNITS;
         let stays = |chunk: usize| self.pages.is(chunk, Chunk::Giant) || self.frames[chunk] != 0;
-        let all = first.is_multiple_of(CHUNK_UNITS) && units.is_multiple_of(CHUNK_UNITS);
         if from >= to || (from..to).any(stays) {
             return false;
         }
         if (from..to).all(|chunk| self.pages.is(chunk, Chunk::Reserved)) {
             return all;
         }
-        let Some(place) = self.purging.iter_mut().find(|run| run.start >= run.end) else { return false };
+        // The pool asks in the order of the units: the last run may go on.
+        let goes_on = |run: &Range<usize>| run.start < run.end && run.end == from;
+        let is_free = |run: &Range<usize>| run.start >= run.end;
+        let place = self.purging.iter().position(goes_on);
+        let Some(place) = place.or_else(|| self.purging.iter().position(is_free)) else {
+            return false;
+        };
         let held = (to - from) as u32 * CHUNK_UNITS;
         if !self.runs.extend(from as u32 * CHUNK_UNITS, held) {
             return false;
         }
-        *place = from..to;
+        let run = &mut self.purging[place];
+        *run = if is_free(run) { from..to } else { run.start..to };
         all
     }
 

@@ -63,8 +63,8 @@ impl ArenaPages {
         let Some(scratch) = Scratch::new(count, align, self.is_thp()) else { return false };
         let Some(protected) = Protected::new(at, len_bytes) else { return false };
         // SAFETY: chunks of the arena, which can be read; writers wait until they are replaced.
-        let there =
-            used().all(|index| unsafe { scratch.copy(index, at.wrapping_add(index * CHUNK_BYTES)) });
+        let there = used()
+            .all(|index| unsafe { scratch.copy(index, at.wrapping_add(index * CHUNK_BYTES)) });
         // SAFETY: chunks that this thread has claimed, and their contents.
         let moved = there && unsafe { scratch.move_to(at) };
         drop(protected);

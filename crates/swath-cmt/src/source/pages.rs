@@ -100,7 +100,8 @@ impl ArenaPages {
         let (base, arena) = (self.base.addr(), self.chunks.len() * CHUNK_BYTES);
         let from = addresses.start.clamp(base, base + arena) - base;
         let to = addresses.end.clamp(base, base + arena) - base;
-        for pins in &self.pins[from / CHUNK_BYTES..to.div_ceil(CHUNK_BYTES).max(from / CHUNK_BYTES)] {
+        for pins in &self.pins[from / CHUNK_BYTES..to.div_ceil(CHUNK_BYTES).max(from / CHUNK_BYTES)]
+        {
             if more {
                 pins.fetch_add(1, Relaxed);
             } else {
@@ -235,8 +236,8 @@ impl ArenaPages {
             }
             let usable = |chunk: &usize| self.of(*chunk).is_some();
             for chunk in (at..at + count).filter(usable) {
-                // SAFETY: as above, and usable when no unit is guarded.
                 if self.unguard(chunk as u32 * CHUNK_UNITS, CHUNK_UNITS) {
+                    // SAFETY: as above, and no unit is guarded.
                     unsafe { self.address(chunk).write_bytes(0, CHUNK_BYTES) };
                 }
             }
@@ -257,7 +258,8 @@ impl ArenaPages {
         };
         if hugetlb
             && self.may_take_pooled()
-            && let Some(prepared) = self.place_pooled(chunk, count) {
+            && let Some(prepared) = self.place_pooled(chunk, count)
+        {
             if populate {
                 // SAFETY: this thread's units, and perhaps others', whose contents stay.
                 unsafe { touch(at, prepared * CHUNK_BYTES, true) };

@@ -27,6 +27,7 @@ const MODULES: &[&str] = &[
     "crates/swath-cmt/src/options.rs",
     "crates/swath-cmt/src/physical/file.rs",
     "crates/swath-cmt/src/pin.rs",
+    "crates/swath-cmt/src/process/background.rs",
     "crates/swath-cmt/src/process/begin.rs",
     "crates/swath-cmt/src/process/canary.rs",
     "crates/swath-cmt/src/process/exit.rs",
