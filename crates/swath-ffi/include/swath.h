@@ -280,9 +280,10 @@ typedef struct {
   // where the kernel counts what is only reserved.
   uint64_t arena_mib;
   // `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
-  // of 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use
-  // of them is copied to other pages for the child: the pool may have none for it. Default 2: 1, but
-  // in the library that overrides malloc only for a reserve.
+  // of 1 GiB for segments that hold them whole, else of 2 MiB. Before the first fork what is in use
+  // of them moves to other pages, and no more are taken; so none are without the right to userfaultfd
+  // (CAP_SYS_PTRACE) but for a reserve that children do not have. Default 2: 1, but in the library
+  // that overrides malloc only for a reserve.
   uint32_t hugetlb;
   // `SWATH_THP`: 1 asks for transparent huge pages of 2 MiB. Default 1.
   uint32_t thp;
@@ -314,6 +315,9 @@ typedef struct {
   // `SWATH_DONTFORK`: 1 leaves the reserve to this process. A fork's child does not have its blocks: it
   // may free them, and an access faults; the parent's keep their frames when it writes. Default 0.
   uint32_t dontfork;
+  // `SWATH_BACKGROUND`: 1 has a thread of the library's own return free memory to the system, even while
+  // the process does nothing. Default 0: calls that take long return it.
+  uint32_t background;
 } cmt_options;
 
 // Counts of what the pool holds, in bytes if not said otherwise. Later versions add members at the end:
