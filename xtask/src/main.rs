@@ -8,7 +8,9 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use xshell::{Shell, cmd};
 
+mod bare_metal;
 mod bench;
+mod boot;
 mod fuzz;
 mod header;
 mod install;
@@ -58,6 +60,19 @@ enum Chore {
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(soundness::names()))]
         parts: Vec<String>,
     },
+    /// Boots the kernel in kernel/ under an emulator; says which machines could not be run.
+    Boot {
+        /// Which of them; all if none is named.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(boot::names()))]
+        machines: Vec<String>,
+    },
+    /// Builds the C library for kernels, and sees that no instruction in it uses a vector register or
+    /// memory below the stack pointer.
+    Freestanding {
+        /// For which targets; all that can be built here if none is named.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(bare_metal::targets()))]
+        targets: Vec<String>,
+    },
     /// Writes include/swath.h, the C header, anew.
     Header,
     /// Builds the C libraries and installs them with header, pkg-config file and
@@ -96,6 +111,8 @@ fn main() -> Result<()> {
         Chore::Mutants(choice) => mutants::mutants(&shell, &metadata, &choice),
         Chore::Fuzz(attack) => fuzz::fuzz(&metadata, &attack),
         Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
+        Chore::Boot { machines } => boot::boot(&metadata, &machines),
+        Chore::Freestanding { targets } => bare_metal::freestanding(&metadata, &targets),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {
             // A path of the caller's, who may stand elsewhere.

@@ -149,6 +149,30 @@ fn golden() {
     }
 }
 
+/// A machine sets the dirty flag of x86-64 in whatever page is written, superpages included, which no
+/// invariant forbids and no promotion minds.
+#[test]
+fn a_machine_may_set_the_dirty_flag() {
+    let format = Format::X86_64;
+    let (memory, pool) = machine();
+    let mut space = space(format, Sizes::all(format), &memory, &pool);
+    let order = fold_order(format);
+    let (page, frame) = (order.frames() * 3, order.frames() * 5);
+    space.map(Vpn::new(page), Extent::new(Pfn::new(frame), order.frames()), WRITE).unwrap();
+    let dirty = |at: u64| {
+        let at = PhysAddr::new(at);
+        memory.write_u64(at, memory.read_u64(at).unwrap() | 1 << 6).unwrap();
+    };
+    let (at, link, _) = upper(&memory, &space, page);
+    dirty((link & !0xfff) + 8 * 7);
+    promote(&mut space, page, order.k() as u8).unwrap();
+    dirty(at);
+    space.check().unwrap();
+    let demoted = space.demote(Vpn::new(page), &mut |_| ()).unwrap();
+    assert_eq!(demoted.table, DemotedTable::Recalled);
+    space.check().unwrap();
+}
+
 /// Kept, stale and missing tables, and a frame that cannot be had.
 #[test]
 fn tables_are_recalled_fixed_up_and_recreated() {

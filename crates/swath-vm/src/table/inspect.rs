@@ -11,6 +11,7 @@ use crate::table::contiguity::{NumberPlace, PageContiguity};
 use crate::table::encode::{self, Entry, Leaf};
 use crate::table::error::{SpaceFault, TranslateError};
 use crate::table::line;
+use crate::table::parts::compared;
 use crate::table::space::{AddressSpace, first_not_canonical};
 use crate::table::walk::{Below, Visit};
 
@@ -146,7 +147,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     Ok(head) => encode::decode(format, level, head) == Entry::Leaf(leaf),
                     Err(_) => false,
                 };
-                if leaf.order != Order::BASE && (word != expected || !alike) {
+                let differs = (word ^ expected) & compared(format) != 0;
+                if leaf.order != Order::BASE && (differs || !alike) {
                     wrong.get_or_insert(SpaceFault::Copies { page });
                 }
                 let said = self.contiguity(page, leaf, at, word).unwrap_or_default();
