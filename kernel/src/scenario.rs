@@ -1,5 +1,5 @@
-//! What is done and checked: first the life of one superpage, step by step, then a million random
-//! steps beside a flat model, at last every frame is accounted for.
+//! The scenario: first the life of one superpage, step by step, then a million random steps beside a
+//! flat model; at last every frame is accounted for.
 
 use core::cell::RefCell;
 

@@ -35,13 +35,13 @@ pub struct Kernel<'k> {
     pub pmap: Pmap<&'k mut [u64]>,
     /// The frame of each page of the object.
     pub resident: &'k mut [Option<Pfn>],
-    /// What each program may write.
+    /// The pages that each program may write.
     pub may_write: [&'k mut [bool]; 2],
     /// The program whose space is loaded.
     pub loaded: usize,
     /// Faults that were handled.
     pub faults: u64,
-    /// What the reservations call time: it never falls.
+    /// The time, as reservations count it: it never falls.
     pub now: u64,
 }
 

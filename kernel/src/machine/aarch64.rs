@@ -11,7 +11,7 @@ use crate::machine::{Fault, device_tree};
 pub const NAME: &str = "AArch64";
 /// The format of its tables.
 pub const FORMAT: Format = Format::ArmV8;
-/// Where the pages of programs begin.
+/// The address at which the pages of programs begin.
 pub const WINDOW: usize = 0x80_0000_0000;
 /// Registers of devices that the kernel reaches by memory: those of the serial port.
 pub const DEVICES: &[u64] = &[SERIAL as u64];

@@ -14,7 +14,7 @@ use crate::memory::Firmware;
 pub const NAME: &str = "x86-64";
 /// The format of its tables.
 pub const FORMAT: Format = Format::X86_64;
-/// Where the pages of programs begin.
+/// The address at which the pages of programs begin.
 pub const WINDOW: usize = 0x80_0000_0000;
 /// Registers of devices that the kernel reaches by memory: none.
 pub const DEVICES: &[u64] = &[];
