@@ -4,6 +4,7 @@
 use swath_arch::BASE_PAGE_BYTES;
 
 use crate::physical::file::File;
+use crate::source::mapping::wait_for_pages;
 
 /// The process's page map.
 pub(crate) struct PageMap(File);
@@ -12,6 +13,9 @@ pub(crate) struct PageMap(File);
 const PRESENT: u64 = 1 << 63;
 /// A page map's entry: the frame's number, 0 without the right to know it.
 const FRAME: u64 = (1 << 55) - 1;
+
+/// Readings before a page is none: the kernel may move it again and again.
+const TRIES: usize = 16;
 
 impl PageMap {
     /// Opens it.
@@ -32,8 +36,19 @@ impl PageMap {
         while page < pages {
             let wanted = (pages - page).min(512) * 8;
             let first = (address / BASE_PAGE_BYTES as usize + page) as u64;
-            if self.0.read_at(&mut buffer[..wanted], first * 8) != Some(wanted) {
-                return false;
+            let mut tries = 0;
+            loop {
+                if self.0.read_at(&mut buffer[..wanted], first * 8) != Some(wanted) {
+                    return false;
+                }
+                let mut entries = buffer[..wanted].as_chunks().0.iter();
+                let all = entries.all(|entry| u64::from_ne_bytes(*entry) & PRESENT != 0);
+                // While the kernel moves a page it has none: whoever reads there waits for it.
+                tries += 1;
+                let first = address + page * BASE_PAGE_BYTES as usize;
+                if all || tries == TRIES || !wait_for_pages(first, wanted / 8) {
+                    break;
+                }
             }
             for entry in buffer[..wanted].as_chunks().0 {
                 let entry = u64::from_ne_bytes(*entry);

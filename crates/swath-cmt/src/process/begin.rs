@@ -130,13 +130,14 @@ fn lay(options: Options) -> Option<&'static Process> {
 fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let chunks = usize::try_from(options.arena_mib / 2).ok()?;
     let units = chunks * (CHUNK_BYTES / UNIT_BYTES);
-    let reserved = mapped.map(chunks.checked_add(1)?.checked_mul(CHUNK_BYTES)?, libc::PROT_NONE)?;
-    let base = reserved.wrapping_add(reserved.align_offset(CHUNK_BYTES));
+    let reserved = mapped.map(chunks.checked_add(2)?.checked_mul(CHUNK_BYTES)?, libc::PROT_NONE)?;
+    // Before the arena, as behind it, there is a chunk that faults.
+    let base = reserved.wrapping_add(reserved.align_offset(CHUNK_BYTES) + CHUNK_BYTES);
     let physical = page_map::known();
     let tables: [&[AtomicU32]; 3] =
         [mapped.table(chunks)?, mapped.table(chunks)?, mapped.table(chunks)?];
     let [pages] = mapped.table::<MaybeUninit<ArenaPages>>(1)? else { return None };
-    // SAFETY: the arena was just reserved; a chunk more than that allows for the alignment.
+    // SAFETY: the arena was just reserved; two chunks more than that allow for it.
     let pages = pages.write(unsafe { ArenaPages::new(base, tables, &options, physical) });
     let tree = mapped.table(Runs::tree_bytes(chunks))?;
     let runs = Runs::new(mapped.table(chunks)?, tree, base.addr() / CHUNK_BYTES);

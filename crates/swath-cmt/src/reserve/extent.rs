@@ -33,6 +33,7 @@ impl Pages {
         [Self::Hugetlb1G, Self::Hugetlb2M, Self::Transparent, Self::Small]
             .into_iter()
             .find(|pages| pages.chunk() as u32 == chunk)
+            .or((chunk == Chunk::Pieces as u32).then_some(Self::Small))
     }
 }
 

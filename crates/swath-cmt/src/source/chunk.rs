@@ -25,6 +25,8 @@ pub(crate) enum Chunk {
     Huge = 3,
     /// A part of a page of 1 GiB.
     Giant = 4,
+    /// Ordinary pages, of which not all are usable.
+    Pieces = 5,
 }
 
 /// Counts of chunks by the pages that back them.
@@ -42,7 +44,7 @@ impl Chunks {
     /// Returns the count of one kind.
     pub(crate) fn of(&mut self, what: u32) -> Option<&mut u64> {
         Some(match what {
-            what if what == Chunk::Small as u32 => &mut self.small,
+            what if what == Chunk::Small as u32 || what == Chunk::Pieces as u32 => &mut self.small,
             what if what == Chunk::Advised as u32 => &mut self.advised,
             what if what == Chunk::Huge as u32 => &mut self.huge,
             what if what == Chunk::Giant as u32 => &mut self.giant,

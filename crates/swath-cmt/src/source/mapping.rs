@@ -6,6 +6,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 use core::{ptr, slice};
 
+use swath_arch::BASE_PAGE_BYTES;
+
+use crate::source::chunk::CHUNK_BYTES;
+
 /// Moves a mapping to a fixed address.
 pub(crate) const MOVE: i32 = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
 
@@ -69,6 +73,49 @@ pub(crate) unsafe fn make_usable(at: *mut u8, len_bytes: usize, thp: bool) -> Op
     }
     // SAFETY: as above; advice changes no contents.
     Some(thp && unsafe { libc::madvise(at.cast(), len_bytes, libc::MADV_HUGEPAGE) } == 0)
+}
+
+/// Waits until pages that the kernel is about to move are there, and returns true if all can be read. Any
+/// addresses may be tried.
+pub(crate) fn wait_for_pages(address: usize, pages: usize) -> bool {
+    let len_bytes = pages * BASE_PAGE_BYTES as usize;
+    let at = ptr::without_provenance_mut::<c_void>(
+        address / BASE_PAGE_BYTES as usize * BASE_PAGE_BYTES as usize,
+    );
+    // SAFETY: contents stay as they are; where nothing is mapped nothing happens.
+    unsafe { libc::madvise(at, len_bytes, libc::MADV_POPULATE_READ) == 0 }
+}
+
+/// Returns the bytes of a chunk that are in memory; 0 if the kernel does not say.
+///
+/// # Safety
+/// It is mapped.
+pub(crate) unsafe fn resident(at: *mut u8) -> usize {
+    const PAGES: usize = CHUNK_BYTES / BASE_PAGE_BYTES as usize;
+    let mut pages = [0_u8; PAGES];
+    // SAFETY: as the caller says; a byte is written for each page.
+    if unsafe { libc::mincore(at.cast(), CHUNK_BYTES, pages.as_mut_ptr().cast()) } != 0 {
+        return 0;
+    }
+    pages.iter().filter(|&&page| page & 1 != 0).count() * BASE_PAGE_BYTES as usize
+}
+
+/// Asks for transparent huge pages in place of the small ones of memory in use, and returns true if the
+/// kernel takes the advice; pages may come later then.
+///
+/// # Safety
+/// The range is mapped, readable and writable.
+pub(crate) unsafe fn make_huge(at: *mut u8, len_bytes: usize) -> bool {
+    const MADV_COLLAPSE: i32 = 25;
+    // SAFETY: as the caller says; contents stay as they are.
+    unsafe {
+        let advised = libc::madvise(at.cast(), len_bytes, libc::MADV_HUGEPAGE) == 0;
+        if advised {
+            // A kernel without this advice (before Linux 6.1) does so in time.
+            libc::madvise(at.cast(), len_bytes, MADV_COLLAPSE);
+        }
+        advised
+    }
 }
 
 /// Keeps mapped memory from the children of forks, or no longer.

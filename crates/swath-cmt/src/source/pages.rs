@@ -18,7 +18,7 @@ use crate::options::{Hugetlb, Options, Populate, addresses_limit};
 use crate::reserve::extent::Pages;
 use crate::reserve::stock::{Stock, Wanted};
 use crate::source::chunk::{CHUNK_BYTES, CHUNK_UNITS, Chunk, Chunks, GIANT_BYTES, GIANT_CHUNKS};
-use crate::source::mapping::{make_usable, place_huge, reserve_again, touch};
+use crate::source::mapping::{make_huge, make_usable, place_huge, reserve_again, resident, touch};
 use crate::source::protect::can_protect;
 use crate::source::runs::pieces;
 
@@ -28,6 +28,13 @@ const ORDER_MAX: usize = 1024;
 
 /// Chunks that are purged at once: others wait for the process's mappings meanwhile.
 const PURGE_CHUNKS: usize = 32;
+
+/// A process that uses no more chunks than these gets the pages of a chunk as it uses them, and a huge page
+/// once most of them are there.
+const SMALL_CHUNKS: u64 = 4;
+
+/// Units that are made usable at once then.
+const PIECE_UNITS: u32 = 4;
 
 /// In place of a [`Chunk`]: a thread is about it, and others may sleep until it is done.
 const CLAIMED: u32 = 8;
@@ -49,6 +56,8 @@ pub(crate) struct ArenaPages {
     pub(crate) pins: &'static [AtomicU32],
     hugetlb: Hugetlb,
     thp: bool,
+    /// True if units of chunks in use may be guarded.
+    guards: bool,
     populate: Populate,
     /// True if populated chunks are ordered: physical addresses are known.
     order: bool,
@@ -86,6 +95,7 @@ impl ArenaPages {
             pins,
             hugetlb: options.hugetlb,
             thp: options.thp,
+            guards: options.guard,
             populate: options.populate,
             order: order && options.thp,
             usable: AtomicU64::new(0),
@@ -216,11 +226,45 @@ impl ArenaPages {
         true
     }
 
-    /// Makes units usable that the kernel did not make so at the end of a guard, and returns true if none
-    /// is left.
+    /// Makes units usable that are not: of a chunk in pieces, or because the kernel did not make them so at
+    /// the end of a guard. Returns true if none is left.
     fn unguard(&self, first: u32, units: u32) -> bool {
         let guarded = |(chunk, mask): (usize, u32)| self.guarded[chunk].load(Relaxed) & mask != 0;
         !pieces(first, units).any(guarded) || self.protect(first, units, false)
+    }
+
+    /// Makes those pieces of a chunk usable in which units are wanted; the others are guarded.
+    fn extend_small(&self, chunk: usize, first: u32, units: u32) -> bool {
+        let start = chunk as u32 * CHUNK_UNITS;
+        let from = (first.max(start) - start) / PIECE_UNITS * PIECE_UNITS;
+        let to = ((first + units).min(start + CHUNK_UNITS) - start).next_multiple_of(PIECE_UNITS);
+        self.unguard(start + from, to - from)
+    }
+
+    /// Gives a chunk in pieces a huge page if most of it is there: an eighth may be lost by it. O(p) for p
+    /// pages of a chunk.
+    fn make_huge_if_full(&self, chunk: usize) {
+        let guarded = self.guarded[chunk].load(Relaxed).count_ones();
+        if self.guards || !self.thp || guarded > CHUNK_UNITS / 8 || !self.is(chunk, Chunk::Pieces) {
+            return;
+        }
+        let at = self.address(chunk);
+        // SAFETY: a chunk of the arena.
+        if unsafe { resident(at) } < CHUNK_BYTES / 8 * 7 {
+            return;
+        }
+        let change = |from: Chunk, to: Chunk| {
+            let word = &self.chunks[chunk];
+            word.compare_exchange(from as u32, to as u32, AcqRel, Relaxed).is_ok()
+        };
+        // One thread does so. What it leaves guarded others make usable as they want it.
+        let all = chunk as u32 * CHUNK_UNITS;
+        if change(Chunk::Pieces, Chunk::Small) && self.unguard(all, CHUNK_UNITS) {
+            // SAFETY: a chunk of the arena; contents stay.
+            if unsafe { make_huge(at, CHUNK_BYTES) } {
+                change(Chunk::Small, Chunk::Advised);
+            }
+        }
     }
 
     /// Makes whole chunks, of which nothing is in use and which nobody else acquires or changes, reserved
@@ -245,8 +289,9 @@ impl ArenaPages {
     }
 
     /// Makes some of `count` reserved chunks from `chunk` on usable, populates them if told to, and
-    /// returns their number: 0 if another thread is about the first; `None` if it could not.
-    fn prepare(&self, chunk: usize, count: usize, populate: bool) -> Option<usize> {
+    /// returns their number: 0 if another thread is about the first, or it is in pieces, as it may be if it
+    /// is not wanted `whole`; `None` if it could not.
+    fn prepare(&self, chunk: usize, count: usize, whole: bool, populate: bool) -> Option<usize> {
         let at = self.address(chunk);
         if !self.may_have(count) {
             return None;
@@ -274,6 +319,16 @@ impl ArenaPages {
             if placed > 0 {
                 return Some(placed);
             }
+        }
+        // Those before are as full as they will be for now.
+        (chunk.saturating_sub(SMALL_CHUNKS as usize)..chunk)
+            .for_each(|before| self.make_huge_if_full(before));
+        if !whole && self.usable.load(Relaxed) < SMALL_CHUNKS {
+            if self.claim(chunk, 1, Chunk::Reserved) == 1 {
+                self.guarded[chunk].store(u32::MAX, Relaxed);
+                self.publish(chunk, 1, Chunk::Pieces);
+            }
+            return Some(0);
         }
         let count = self.claim(chunk, count, Chunk::Reserved);
         if count == 0 {
@@ -371,9 +426,7 @@ impl MakeUsable for ArenaPages {
     }
 
     fn make_usable(&self, first: u32, units: u32) -> bool {
-        if !self.unguard(first, units) {
-            return false;
-        }
+        let whole = units >= CHUNK_UNITS;
         let populate = units > CHUNK_UNITS
             && match self.populate {
                 Populate::Never => false,
@@ -386,13 +439,20 @@ impl MakeUsable for ArenaPages {
             let reserved = |chunk: &&AtomicU32| chunk.load(Acquire) == Chunk::Reserved as u32;
             match self.chunks[at..end].iter().take_while(reserved).count() {
                 0 if self.chunks[at].load(Acquire) >= CLAIMED => self.wait(at),
+                0 if self.is(at, Chunk::Pieces) => {
+                    if !self.extend_small(at, first, units) {
+                        return false;
+                    }
+                    self.make_huge_if_full(at);
+                    at += 1;
+                }
                 0 => at += usize::from(!self.is(at, Chunk::Reserved)),
-                count => match self.prepare(at, count, populate) {
+                count => match self.prepare(at, count, whole, populate) {
                     Some(prepared) => at += prepared,
                     None => return false,
                 },
             }
         }
-        true
+        self.unguard(first, units)
     }
 }
