@@ -78,6 +78,7 @@ const MODULES: &[&str] = &[
     "crates/swath-malloc/src/foreign.rs",
     "crates/swath-malloc/src/info.rs",
     "crates/swath-malloc/src/lib.rs",
+    "crates/swath-malloc/tests/memory.rs",
     "crates/swath-pool/src/heap/local.rs",
     "crates/swath-pool/src/heap/segment.rs",
     "crates/swath-pool/src/heap/slot.rs",
