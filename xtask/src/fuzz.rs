@@ -1,18 +1,25 @@
 //! The fuzz targets under libFuzzer, whose coverage comes from the compiler's own passes: the
-//! stable toolchain will do.
+//! stable toolchain will do. What a campaign comes to is added to the ledger.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
+use wait4::Wait4;
+
+use crate::ledger::{Book, table};
 
 /// The crate of the targets.
 pub(crate) const FUZZ: &str = "swath-fuzz";
+
+/// The list of the targets, which is read as text: the crate, and all that it attacks, need not be
+/// built for it.
+const LIST: &str = "fuzz/src/targets.rs";
 
 /// What makes the compiler count edges and tell comparisons, as `cargo fuzz` has it.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -29,6 +36,16 @@ const INPUT_SECONDS_MAX: u32 = 20;
 const STORED_BYTES_MAX: u64 = 48 << 10;
 const STORED_FILES_MAX: usize = 80;
 
+/// The target that has a second form, what the environment names for that, and the form's name in the
+/// ledger.
+const TWO_FORMS: (&str, &str, &str) = ("cmt", "SWATH_FUZZ_HARDENED", "cmt_hardened");
+
+/// The name in the ledger of a target, in the form that it is attacked in.
+fn entered_as(name: &str) -> &str {
+    let (target, variable, form) = TWO_FORMS;
+    if name == target && std::env::var_os(variable).is_some() { form } else { name }
+}
+
 /// How the stored cases of findings are named.
 const FINDING: &str = "finding-";
 
@@ -40,12 +57,18 @@ pub(crate) struct Attack {
     /// Says what targets there are.
     #[arg(long, conflicts_with_all = ["all", "names"])]
     list: bool,
+    /// Shows what all campaigns have come to.
+    #[arg(long, conflicts_with_all = ["all", "names", "list"])]
+    ledger: bool,
     /// Every target, one after the other.
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Seconds for each target.
+    /// Seconds for each target, or for each turn of one with `--hours`.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Goes on for so many hours: each turn is that target's whose clean time in the ledger is least.
+    #[arg(long)]
+    hours: Option<f64>,
     /// Targets that are attacked side by side.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
@@ -69,7 +92,10 @@ struct Outcome {
     edges: u64,
     features: u64,
     inputs: u64,
+    /// Of the clock.
     seconds: f64,
+    /// Of processors.
+    processor_seconds: f64,
     /// The stored case of what was found.
     finding: Option<PathBuf>,
 }
@@ -84,6 +110,13 @@ pub(crate) fn fuzz(metadata: &Metadata, attack: &Attack) -> Result<()> {
         }
         return Ok(());
     }
+    let work = metadata.target_directory.as_std_path().join("fuzz");
+    fs::create_dir_all(&work)?;
+    let book = Book::new(root, &work);
+    if attack.ledger {
+        print!("{}", table(&book.read()?, &entered(&targets)));
+        return Ok(());
+    }
     if !attack.all {
         ensure!(!attack.names.is_empty(), "name a target, or --all; --list says what there are");
         let known: BTreeSet<&str> = targets.iter().map(|target| target.name.as_str()).collect();
@@ -92,22 +125,19 @@ pub(crate) fn fuzz(metadata: &Metadata, attack: &Attack) -> Result<()> {
         }
         targets.retain(|target| attack.names.contains(&target.name));
     }
-    let work = metadata.target_directory.as_std_path().join("fuzz");
     let program = build(root, &work)?;
     let place = Place { root, work: &work, program: &program };
 
-    let queue = Mutex::new(targets.iter());
+    let turns = Turns::new(&targets, &book, attack.hours);
     let outcomes = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..attack.jobs.max(1) {
             scope.spawn(|| {
-                loop {
-                    let next = queue.lock().expect("nobody panics").next();
-                    let Some(target) = next else { return };
-                    let outcome = place.attack(target, attack);
-                    if let Ok(outcome) = &outcome {
+                while let Some(target) = turns.next() {
+                    let outcome = place.attack(target, attack).and_then(|outcome| {
                         println!("{}", outcome.row());
-                    }
+                        turns.done(target, &outcome).map(|()| outcome)
+                    });
                     outcomes.lock().expect("nobody panics").push(outcome);
                 }
             });
@@ -115,37 +145,78 @@ pub(crate) fn fuzz(metadata: &Metadata, attack: &Attack) -> Result<()> {
     });
     let outcomes = outcomes.into_inner().expect("nobody panics");
     let outcomes = outcomes.into_iter().collect::<Result<Vec<Outcome>>>()?;
-    let mut table = String::from(
-        "| target | executions | edges | features | inputs | seconds | finding |\n\
-         |---|---:|---:|---:|---:|---:|---|\n",
-    );
-    outcomes.iter().for_each(|outcome| table += &format!("{}\n", outcome.row()));
-    let path = work.join("table.md");
-    fs::write(&path, table)?;
-    println!("the table is at {}", path.display());
+    print!("{}", table(&book.read()?, &entered(&targets)));
     let findings = outcomes.iter().filter(|outcome| outcome.finding.is_some()).count();
     ensure!(findings == 0, "{findings} findings, each stored as a case of the corpus");
     Ok(())
 }
 
-/// Asks the crate for its list.
+/// The ledger's names of targets, in all forms.
+fn entered(targets: &[Target]) -> Vec<&str> {
+    let mut names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+    if names.contains(&TWO_FORMS.0) {
+        names.push(TWO_FORMS.2);
+    }
+    names
+}
+
+/// Whose turn it is.
+struct Turns<'a> {
+    /// Those that no thread attacks now and that are to have a turn, in the order of the list.
+    waiting: Mutex<Vec<&'a Target>>,
+    book: &'a Book,
+    /// With this, targets come again until then.
+    end: Option<Instant>,
+}
+
+impl<'a> Turns<'a> {
+    fn new(targets: &'a [Target], book: &'a Book, hours: Option<f64>) -> Self {
+        let end = hours.map(|hours| Instant::now() + Duration::from_secs_f64(3600.0 * hours));
+        Self { waiting: Mutex::new(targets.iter().collect()), book, end }
+    }
+
+    /// The next target: that with the least clean time by the ledger.
+    fn next(&self) -> Option<&'a Target> {
+        if self.end.is_some_and(|end| Instant::now() >= end) {
+            return None;
+        }
+        // A ledger that cannot be read is told when it is to be changed.
+        let ledger = self.book.read().unwrap_or_default();
+        let clean = |target: &&Target| {
+            ledger.get(entered_as(&target.name)).map_or(0.0, |sums| sums.clean_seconds)
+        };
+        let mut waiting = self.waiting.lock().expect("nobody panics");
+        let least = (0..waiting.len())
+            .min_by(|&one, &other| clean(&waiting[one]).total_cmp(&clean(&waiting[other])))?;
+        Some(waiting.remove(least))
+    }
+
+    /// Enters what a turn came to; one without a finding may have another.
+    fn done(&self, target: &'a Target, outcome: &Outcome) -> Result<()> {
+        let Outcome { name, executions, edges, processor_seconds, finding, .. } = outcome;
+        self.book.change(|ledger| {
+            let sums = ledger.entry(entered_as(name).to_owned()).or_default();
+            sums.add(*executions, *processor_seconds, *edges, finding.is_some());
+        })?;
+        if self.end.is_some() && finding.is_none() {
+            self.waiting.lock().expect("nobody panics").push(target);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the crate's list of targets, of which each has a line: `NAME, LENGTH, FUNCTION, "ABOUT";`.
 fn targets(root: &Path) -> Result<Vec<Target>> {
-    let list = format!("{FUZZ}-targets");
-    let output = Command::new("cargo")
-        .args(["run", "--quiet", "--package", FUZZ, "--bin", &list])
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("the list of targets")?;
-    ensure!(output.status.success(), "the list of targets: {}", output.status);
-    let text = String::from_utf8(output.stdout)?;
-    text.lines()
-        .map(|line| {
-            let mut parts = line.split('\t').map(str::to_owned);
-            let mut part = || parts.next().context("a line of the list that lacks something");
-            Ok(Target { name: part()?, len_bytes_max: part()?, about: part()? })
-        })
-        .collect()
+    let text = fs::read_to_string(root.join(LIST)).with_context(|| LIST.to_owned())?;
+    let lines = text.lines().skip_while(|line| *line != "targets! {").skip(1);
+    let lines = lines.take_while(|line| *line != "}");
+    let read = |line: &str| {
+        let mut parts = line.trim().splitn(4, ", ").map(str::to_owned);
+        let (name, len_bytes_max) = (parts.next()?, parts.next()?);
+        let about = parts.nth(1)?.strip_prefix('"')?.strip_suffix("\";")?.to_owned();
+        Some(Target { name, len_bytes_max, about })
+    };
+    lines.map(|line| read(line).with_context(|| format!("{LIST}: no target: {line}"))).collect()
 }
 
 /// Builds the program with coverage, apart from everything else.
@@ -181,16 +252,18 @@ impl Place<'_> {
         self.root.join("fuzz").join("corpus").join(name)
     }
 
-    fn fuzzer(&self, name: &str, args: &[String], log: &Path) -> Result<bool> {
+    /// Runs the fuzzer; returns whether it ended well, and the processor time that it took.
+    fn fuzzer(&self, name: &str, args: &[String], log: &Path) -> Result<(bool, Duration)> {
         let log = File::create(log)?;
-        let status = Command::new(self.program)
+        let mut child = Command::new(self.program)
             .args(args)
             .env("SWATH_FUZZ_TARGET", name)
             .stdout(Stdio::null())
             .stderr(log)
-            .status()
+            .spawn()
             .context("the fuzzer")?;
-        Ok(status.success())
+        let used = child.wait4().context("the fuzzer")?;
+        Ok((used.status.success(), used.rusage.utime + used.rusage.stime))
     }
 
     fn attack(&self, target: &Target, attack: &Attack) -> Result<Outcome> {
@@ -215,9 +288,10 @@ impl Place<'_> {
         args.push("-print_final_stats=1".to_owned());
         let log = folder.join("log");
         let start = Instant::now();
-        let is_well = self.fuzzer(name, &args, &log)?;
+        let (is_well, processor) = self.fuzzer(name, &args, &log)?;
         let mut outcome = read_log(name, &fs::read_to_string(&log).unwrap_or_default());
         outcome.seconds = start.elapsed().as_secs_f64();
+        outcome.processor_seconds = processor.as_secs_f64();
         if !is_well {
             let Some(case) = fs::read_dir(&findings)?.next().transpose()? else {
                 bail!("{name}: the fuzzer failed, see {}", log.display());
@@ -257,7 +331,7 @@ impl Place<'_> {
         let stored = self.stored(name);
         let mut args = vec!["-set_cover_merge=1".to_owned()];
         args.extend([&cover, inputs, &stored].map(|path: &Path| path.display().to_string()));
-        let is_well = self.fuzzer(name, &args, &folder.join("log-cover"))?;
+        let (is_well, _) = self.fuzzer(name, &args, &folder.join("log-cover"))?;
         ensure!(is_well, "{name}: what covers most was not found out");
         let mut files: Vec<(u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&cover)? {
@@ -284,10 +358,12 @@ impl Place<'_> {
 
 impl Outcome {
     fn row(&self) -> String {
-        let Self { name, executions, edges, features, inputs, seconds, finding } = self;
-        let finding = finding.as_ref().map_or(String::new(), |path| path.display().to_string());
+        let Self { name, executions, edges, features, inputs, seconds, .. } = self;
+        let (processor, finding) = (self.processor_seconds, &self.finding);
+        let finding = finding.as_ref().map_or("no finding".to_owned(), |p| p.display().to_string());
         format!(
-            "| {name} | {executions} | {edges} | {features} | {inputs} | {seconds:.0} | {finding} |"
+            "{name}: {executions} executions in {processor:.0} s ({seconds:.0} s by the clock), \
+             {edges} edges, {features} features, {inputs} inputs, {finding}"
         )
     }
 }
@@ -323,7 +399,22 @@ fn read_log(name: &str, log: &str) -> Outcome {
 
 #[cfg(test)]
 mod unit {
-    use super::read_log;
+    use std::path::Path;
+
+    use super::{read_log, targets};
+
+    #[test]
+    fn every_target_is_listed_and_has_inputs() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let targets = targets(&root).unwrap();
+        let corpus = root.join("fuzz/corpus");
+        let folders = corpus.read_dir().unwrap().count();
+        assert_eq!(targets.len(), folders);
+        for target in targets {
+            assert!(corpus.join(&target.name).is_dir(), "{}", target.name);
+            assert!(target.len_bytes_max.parse::<usize>().is_ok() && target.about.len() > 10);
+        }
+    }
 
     #[test]
     fn the_last_progress_and_the_statistics_are_read() {
@@ -336,6 +427,7 @@ mod unit {
         let outcome = read_log("it", log);
         let counts = [outcome.executions, outcome.edges, outcome.features, outcome.inputs];
         assert_eq!(counts, [4_194_400, 10, 12, 4]);
-        assert_eq!(read_log("it", "nothing").row(), "| it | 0 | 0 | 0 | 0 | 0 |  |");
+        let row = read_log("it", "nothing").row();
+        assert!(row.starts_with("it: 0 executions in 0 s"), "{row}");
     }
 }

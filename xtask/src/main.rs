@@ -14,6 +14,7 @@ mod boot;
 mod fuzz;
 mod header;
 mod install;
+mod ledger;
 mod lint;
 mod mutants;
 mod reproducible;

@@ -35,15 +35,19 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-frame/src/reserve/reservations.rs", &[(SUITE, &["reserv"])]),
     ("crates/swath-heap/src/block.rs", &[(UNIT, &["block::"]), HEAPS]),
     ("crates/swath-heap/src/fit.rs", &[(UNIT, &["fit::"]), HEAPS]),
-    ("crates/swath-hw/src/dram/controller.rs", &[(SUITE, &["dram"])]),
-    ("crates/swath-hw/src/tlb/array.rs", &[(SUITE, &["tlb", "mmu::"])]),
-    ("crates/swath-hw/src/translate/walker.rs", &[(SUITE, &["walk", "mmu::"])]),
+    ("crates/swath-hw/src/dram/controller.rs", &[(UNIT, &["dram::"]), (SUITE, &["dram"])]),
+    ("crates/swath-hw/src/dram/refresh.rs", &[(UNIT, &["dram::"]), (SUITE, &["dram"])]),
+    ("crates/swath-hw/src/tlb/array.rs", &[(UNIT, &["tlb::"]), (SUITE, &["tlb", "mmu::"])]),
+    ("crates/swath-hw/src/tlb/split.rs", &[(UNIT, &["tlb::"]), (SUITE, &["mmu::", "processor"])]),
+    ("crates/swath-hw/src/translate/walker.rs", &[(UNIT, &["translate::"]), WALKS]),
     ("crates/swath-pool/src/superblock/class.rs", &[(UNIT, &["superblock::class"]), POOLS]),
     ("crates/swath-pool/src/superblock/record.rs", &[(UNIT, &["superblock::record"]), POOLS]),
-    ("crates/swath-region/src/tree/dense.rs", &[(UNIT, &["tree::dense"]), (SUITE, &["trees"])]),
-    ("crates/swath-region/src/tree/layered.rs", &[(SUITE, &["trees", "space"])]),
-    ("crates/swath-region/src/tree/sparse.rs", &[(SUITE, &["trees", "space", "sparse"])]),
-    ("crates/swath-vm/src/migrate/daemon.rs", &[(SUITE, &["migrate", "whole_machine"])]),
+    ("crates/swath-region/src/tree/dense.rs", &[(UNIT, &["tree::"]), (SUITE, &["space"])]),
+    ("crates/swath-region/src/tree/layered.rs", &[(UNIT, &["tree::"]), (SUITE, &["space"])]),
+    ("crates/swath-region/src/tree/sparse.rs", &[(UNIT, &["tree::"]), (SUITE, &["sparse"])]),
+    ("crates/swath-vm/src/migrate/daemon.rs", &[(SUITE, &["migrate"]), MACHINE]),
+    ("crates/swath-vm/src/migrate/relocate.rs", &[MACHINE]),
+    ("crates/swath-vm/src/migrate/units.rs", &[MACHINE]),
     ("crates/swath-vm/src/pmap/reverse.rs", &[(SUITE, &["pmap", "superpages"])]),
     ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpage", "pmap"])]),
 ];
@@ -53,6 +57,8 @@ const SUITE: &str = "--test=suite";
 const FRAMES: Stage = (SUITE, &["bitmap", "page_buddy", "quick_fit", "segment", "every_state"]);
 const ZONES: Stage = (SUITE, &["bank_", "linux"]);
 const HEAPS: Stage = (SUITE, &["conformance", "model", "named", "sizing"]);
+const MACHINE: Stage = (SUITE, &["whole_machine"]);
+const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
 const POOLS: Stage = (SUITE, &["errors", "model", "safe_calls", "threads"]);
 
 /// Which files are changed, and how much of them.

@@ -195,6 +195,12 @@ pub enum Table {
     /// A bit for each unit handed out in a segment, and one for each joined to the next.
     #[error("the bits of segments handed out")]
     Segments,
+    /// A bit for each page that is not free.
+    #[error("the bits of pages in use")]
+    Pages,
+    /// The bits of isolated units, and of the free frames in them.
+    #[error("the bits of isolated units and of their free frames")]
+    Isolated,
     /// The records of slots: reservations, their parts and their queues.
     #[error("the records of reservations")]
     Reservations,

@@ -1,11 +1,11 @@
-//! Single bits flipped in the words of the global bitmap, in the campaign of [`flips`](crate::flips):
-//! segments are handed out and freed whole.
+//! Single bits flipped in the words of what hands out segments, in the campaign of
+//! [`flips`](crate::flips): they are handed out and freed whole.
 
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::segment::{
-    Area, AreaSpace, FrameSupply, GlobalBitmap, Segment, SegmentAllocator, SegmentError,
-    SegmentFreeError, SegmentRequest,
+    Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, HugePages, Segment, SegmentAllocator,
+    SegmentError, SegmentFreeError, SegmentRequest,
 };
 use swath_frame::{Checked, WordFault};
 
@@ -13,21 +13,26 @@ use crate::flips::{AREAS, Model, Outcome, Subject, Words, campaign};
 
 type Bitmap<'m> = GlobalBitmap<'m, Words, Checked>;
 
-/// A bitmap, and the segments handed out.
+/// An allocator, and the segments handed out.
 #[derive(Clone)]
-struct Segments<'m> {
-    bitmap: Bitmap<'m>,
+struct Segments<A> {
+    allocator: A,
     model: Model,
+    find: fn(&A) -> Result<(), WordFault>,
+    /// Frames of the longest requests.
+    most: u64,
+    /// Each free frame can be had by requests of one.
+    gives_all: bool,
 }
 
 fn segment(extent: Extent) -> Segment {
     Segment::new(extent.start.raw(), extent.count)
 }
 
-impl Segments<'_> {
+impl<A: SegmentAllocator> Segments<A> {
     /// Takes a segment, if there is one.
     fn take(&mut self, request: &SegmentRequest) -> Result<bool, Outcome> {
-        match self.bitmap.allocate(request) {
+        match self.allocator.allocate(request) {
             Ok(Segment { start, count }) => {
                 self.model.took(Extent::new(Pfn::new(start), count))?;
                 Ok(true)
@@ -38,7 +43,7 @@ impl Segments<'_> {
     }
 
     fn give(&mut self, extent: Extent, rightly: bool) -> Result<(), Outcome> {
-        match self.bitmap.free(segment(extent)) {
+        match self.allocator.free(segment(extent)) {
             Ok(()) => self.model.mark(extent, false),
             Err(SegmentFreeError::Corrupt(fault)) => Err(Outcome::Reported(fault)),
             Err(_) if rightly => Err(Outcome::Silent("a free is refused")),
@@ -47,7 +52,7 @@ impl Segments<'_> {
     }
 }
 
-impl Subject for Segments<'_> {
+impl<A: SegmentAllocator + Clone> Subject for Segments<A> {
     fn step(&mut self, random: &mut Random) -> Result<(), Outcome> {
         let total = self.model.out.len() as u64;
         let segments = &mut self.model.blocks;
@@ -64,7 +69,7 @@ impl Subject for Segments<'_> {
                 self.give(held, true)
             }
             kind => {
-                let longest = [1, 4, 90, 700][random.index(4)];
+                let longest = [1, 4, 90, 2600][random.index(4)].min(self.most);
                 let mut request = SegmentRequest::new(1 + random.below(longest));
                 if kind == 7 {
                     request.align = Order::known(random.below(5) as u8);
@@ -79,29 +84,78 @@ impl Subject for Segments<'_> {
 
     fn drain(&mut self) -> Result<bool, Outcome> {
         while self.take(&SegmentRequest::new(1))? {}
-        Ok(self.bitmap.frames() == FrameSupply::OnDemand || self.model.is_all_out())
+        Ok(!self.gives_all || self.model.is_all_out())
     }
 
     fn serves(&mut self) -> bool {
         let held = self.model.blocks.first().map_or(Segment::new(0, 1), |&held| segment(held));
-        self.bitmap.allocate(&SegmentRequest::new(1)).is_ok() || self.bitmap.free(held).is_ok()
+        self.allocator.allocate(&SegmentRequest::new(1)).is_ok()
+            || self.allocator.free(held).is_ok()
     }
 
     fn find(&self) -> Result<(), WordFault> {
-        self.bitmap.find_fault()
+        (self.find)(&self.allocator)
     }
+}
+
+fn with_space(unit: Order, body: impl FnOnce(AreaSpace<'_>)) {
+    let areas = AREAS.map(|(start, end)| Extent::new(Pfn::new(start), end - start));
+    let mut storage = [Area::default(); AREAS.len()];
+    body(AreaSpace::new(&areas, unit, &mut storage).expect("the areas lie apart"));
 }
 
 #[test]
 fn no_flip_breaks_the_global_bitmap() {
-    let areas = AREAS.map(|(start, end)| Extent::new(Pfn::new(start), end - start));
-    let mut storage = [Area::default(); AREAS.len()];
-    let space = AreaSpace::new(&areas, Order::BASE, &mut storage).expect("the areas lie apart");
-    for frames in [FrameSupply::PreAllocated, FrameSupply::OnDemand] {
-        campaign(&format!("global bitmap, {frames:?}"), || {
-            let words = Words::new(Bitmap::storage_words(&space));
-            let bitmap = Bitmap::new(space, frames, words.clone()).expect("as many as needed");
-            (Segments { bitmap, model: Model::new(&[(0, space.total_frames())]) }, words)
+    with_space(Order::BASE, |space| {
+        for frames in [FrameSupply::PreAllocated, FrameSupply::OnDemand] {
+            campaign(&format!("global bitmap, {frames:?}"), || {
+                let words = Words::new(Bitmap::storage_words(&space));
+                let bitmap = Bitmap::new(space, frames, words.clone()).expect("as many as needed");
+                let subject = Segments {
+                    allocator: bitmap,
+                    model: Model::new(&[(0, space.total_frames())]),
+                    find: GlobalBitmap::find_fault,
+                    most: 700,
+                    gives_all: frames == FrameSupply::PreAllocated,
+                };
+                (subject, words)
+            });
+        }
+    });
+}
+
+#[test]
+fn no_flip_breaks_the_baseline() {
+    with_space(Order::BASE, |space| {
+        campaign("baseline", || {
+            let words = Words::new(Baseline::<Words, Checked>::storage_words(&space));
+            let baseline = Baseline::<_, Checked>::new(space, words.clone());
+            let subject = Segments {
+                allocator: baseline.expect("as many as needed"),
+                model: Model::new(&[(0, space.total_frames())]),
+                find: Baseline::find_fault,
+                most: 2600,
+                gives_all: false,
+            };
+            (subject, words)
         });
-    }
+    });
+}
+
+#[test]
+fn no_flip_breaks_huge_pages() {
+    with_space(Order::known(1), |space| {
+        campaign("huge pages", || {
+            let words = Words::new(HugePages::<Words, Checked>::storage_words(&space));
+            let pages = HugePages::<_, Checked>::new(space, words.clone());
+            let subject = Segments {
+                allocator: pages.expect("as many as needed"),
+                model: Model::new(&[(0, space.total_frames())]),
+                find: HugePages::find_fault,
+                most: 2,
+                gives_all: false,
+            };
+            (subject, words)
+        });
+    });
 }

@@ -10,7 +10,8 @@ use swath_frame::zone::bank::{
     PoolPlacement, PoolPolicy,
 };
 use swath_frame::{
-    FrameAllocateError, FrameFreeError, IsolateError, LinuxZone, MemoryMap, Mobility, ZoneAllocator,
+    BestFit, BuddyConfig, Checked, FrameAllocateError, FrameFreeError, HeadOfList, IsolateError,
+    LinuxZone, MemoryMap, Mobility, PageZone, Rule, ZoneAllocator,
 };
 
 use crate::flips::{MAP, Words, campaign, measure};
@@ -105,6 +106,28 @@ fn no_flip_breaks_a_linux_zone() {
 #[test]
 fn no_flip_breaks_a_linux_zone_of_small_pageblocks() {
     no_flip_breaks_linux(4);
+}
+
+fn no_flip_breaks_pages<R: Rule>(name: &str, config: BuddyConfig) {
+    type Zone<R> = PageZone<Words, R, Checked>;
+    campaign(name, || {
+        let unit = Order::known(6);
+        let words = Words::new(Zone::<R>::storage_words(&MAP, config, unit));
+        let zone = Zone::<R>::new(&MAP, config, unit, words.clone());
+        let (fault, find) = (PageZone::fault, PageZone::find_fault);
+        let calls = Calls { fault, find, ..Calls::of_zone() };
+        (Frames::new(zone.expect("as many words as needed"), calls), words)
+    });
+}
+
+#[test]
+fn no_flip_breaks_a_zone_of_pages() {
+    no_flip_breaks_pages::<HeadOfList>("zone of pages, pbs 4", BuddyConfig::PBS_ARMV7);
+}
+
+#[test]
+fn no_flip_breaks_a_zone_of_pages_by_best_fit() {
+    no_flip_breaks_pages::<BestFit>("zone of pages, best fit", BuddyConfig::PBS_ARMV8);
 }
 
 fn banks<P: Placement + Clone>(

@@ -31,12 +31,12 @@ fn bitmap<'m>(space: AreaSpace<'m>, frames: FrameSupply) -> GlobalBitmap<'m, Vec
 
 fn baseline<'m>(space: AreaSpace<'m>) -> Baseline<'m, Vec<u64>> {
     let words = Baseline::<Vec<u64>>::storage_words(&space);
-    Baseline::new(space, vec![0x5a5a_5a5a_5a5a_5a5a; words]).unwrap()
+    Baseline::<_>::new(space, vec![0x5a5a_5a5a_5a5a_5a5a; words]).unwrap()
 }
 
 fn huge<'m>(space: AreaSpace<'m>) -> HugePages<'m, Vec<u64>> {
     let words = HugePages::<Vec<u64>>::storage_words(&space);
-    HugePages::new(space, vec![0x5a5a_5a5a_5a5a_5a5a; words]).unwrap()
+    HugePages::<_>::new(space, vec![0x5a5a_5a5a_5a5a_5a5a; words]).unwrap()
 }
 
 /// Areas of up to `max` frames, some touching, in units of `unit` frames that
@@ -319,8 +319,8 @@ fn bad_storage_and_sizes_are_named() {
             GlobalBitmap::<Vec<u64>>::new(space, FrameSupply::OnDemand, Vec::new()).err(),
             Some(BuildError::Span { frames })
         );
-        assert_eq!(Baseline::new(space, Vec::new()).err(), Some(BuildError::Span { frames }));
-        assert_eq!(HugePages::new(space, Vec::new()).err(), Some(BuildError::Span { frames }));
+        assert_eq!(Baseline::<_>::new(space, Vec::new()).err(), Some(BuildError::Span { frames }));
+        assert_eq!(HugePages::<_>::new(space, Vec::new()).err(), Some(BuildError::Span { frames }));
     });
 }
 

@@ -25,7 +25,7 @@ fn with_machine<T>(unit: u8, test: impl FnOnce(AreaSpace<'_>) -> T) -> T {
 
 fn baseline(space: AreaSpace<'_>) -> Baseline<'_, Vec<u64>> {
     let words = Baseline::<Vec<u64>>::storage_words(&space);
-    Baseline::new(space, vec![0; words]).unwrap()
+    Baseline::<_>::new(space, vec![0; words]).unwrap()
 }
 
 fn bitmap(space: AreaSpace<'_>, frames: FrameSupply) -> GlobalBitmap<'_, Vec<u64>> {
@@ -35,7 +35,7 @@ fn bitmap(space: AreaSpace<'_>, frames: FrameSupply) -> GlobalBitmap<'_, Vec<u64
 
 fn huge(space: AreaSpace<'_>) -> HugePages<'_, Vec<u64>> {
     let words = HugePages::<Vec<u64>>::storage_words(&space);
-    HugePages::new(space, vec![0; words]).unwrap()
+    HugePages::<_>::new(space, vec![0; words]).unwrap()
 }
 
 /// How many requests of `frames` are served, up to `most`.

@@ -172,7 +172,7 @@ fn all_sequences_on_the_baseline() {
         .map(|sizes| {
             with_sizes(sizes, |space| {
                 let words = Baseline::<Vec<u64>>::storage_words(&space);
-                let baseline = Baseline::new(space, vec![0; words]).unwrap();
+                let baseline = Baseline::<_>::new(space, vec![0; words]).unwrap();
                 walk(space, SegmentRule::Baseline, baseline, Baseline::check)
             })
         })

@@ -9,6 +9,8 @@ pub mod power;
 pub mod processor;
 pub mod rtmmu;
 pub mod system;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod tlb;
 pub mod translate;
 

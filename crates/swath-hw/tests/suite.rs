@@ -3,7 +3,6 @@
 mod cache_model;
 mod dram;
 mod dram_golden;
-mod dram_reference;
 mod dram_streams;
 mod dram_timing;
 mod line;
@@ -19,6 +18,3 @@ mod system_errors;
 mod system_model;
 mod system_paging;
 mod system_tables;
-mod tlb_model;
-mod tlb_split;
-mod walker;

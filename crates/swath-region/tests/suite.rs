@@ -5,4 +5,3 @@ mod lemma;
 mod machine;
 mod space;
 mod sparse;
-mod trees;

@@ -2,7 +2,10 @@
 //! bytes are those of a run that nobody killed.
 //!
 //! The quick form is part of the suite. The long one kills a hundred times:
-//! `SWATH_KILLS=100 cargo test --release -p swath --test suite resume -- --nocapture`.
+//! `SWATH_KILLS=100 cargo test --release -p swath --test suite resume -- --nocapture`. A single run of
+//! `green-power` in its full form, killed a hundred times, is as long as three of it:
+//! `SWATH_KILLS=100 cargo test --release -p swath --test suite resume -- --ignored --nocapture`; with
+//! `SWATH_SHARE=60` each hour of its tracks is a minute.
 
 #![cfg(unix)]
 
@@ -58,11 +61,26 @@ struct Killed {
     said: String,
 }
 
-/// Runs all plans into `out` and kills the run after a time.
-fn study(room: &Path, out: &str, kill_after: Duration) -> Killed {
+impl Killed {
+    /// The number of points that it found in journals, if it came to look for them and there were any.
+    fn resumed_points(&self) -> Option<u64> {
+        let mut points = None;
+        for (head, _) in self.said.lines().filter_map(|line| line.split_once(RESUMED)) {
+            let word = head.rsplit(' ').next().expect("a word");
+            *points.get_or_insert(0) += word.parse::<u64>().expect("a number");
+        }
+        points
+    }
+}
+
+/// What a run says of the points that it does not measure again, after their number.
+const RESUMED: &str = " points of a run that did not end";
+
+/// Runs the plans of studies into `out` and kills the run after a time.
+fn study(room: &Path, studies: &[&str], form: &[&str], out: &str, kill_after: Duration) -> Killed {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swath"));
-    command.current_dir(room).args(["study", "--quick", "--jobs", "2", "--out", out]);
-    for (study, _) in PLANS {
+    command.current_dir(room).args(["study", "--jobs", "2", "--out", out]).args(form);
+    for study in studies {
         command.args(["--plan", &format!("{study}.toml")]);
     }
     let said = room.join("said");
@@ -87,9 +105,9 @@ fn study(room: &Path, out: &str, kill_after: Duration) -> Killed {
 
 /// The report's files but for what the machine said: host results, their figures, and the
 /// page, which has both.
-fn report(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn report(out: &Path, studies: &[&str]) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
-    for (study, _) in PLANS {
+    for study in studies {
         let place = out.join(study);
         let text = fs::read_to_string(place.join("results.json")).unwrap();
         let results: swath_lab::study::results::StudyResult = serde_json::from_str(&text).unwrap();
@@ -109,8 +127,8 @@ fn report(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// A reader at any moment finds each study whole: its files are those of its results.
-fn is_whole(out: &Path) {
-    for (study, _) in PLANS {
+fn is_whole(out: &Path, studies: &[&str]) {
+    for study in studies {
         let place = out.join(study);
         if !place.exists() {
             continue;
@@ -133,10 +151,11 @@ fn a_run_that_is_killed_resumes_to_the_same_bytes() {
     for (study, changes) in PLANS {
         fs::write(room.path().join(format!("{study}.toml")), plan(study, changes)).unwrap();
     }
+    let studies = PLANS.map(|(study, _)| study);
     let begin = Instant::now();
-    assert!(study(room.path(), "whole", Duration::from_secs(600)).ended);
+    assert!(study(room.path(), &studies, &["--quick"], "whole", Duration::from_secs(600)).ended);
     let whole_ms = u64::try_from(begin.elapsed().as_millis()).unwrap();
-    let whole = report(&room.path().join("whole"));
+    let whole = report(&room.path().join("whole"), &studies);
     assert!(whole.len() > 20);
     // So that each run in turn is killed a few times before its end.
     let most_ms = (whole_ms / 3).max(20);
@@ -145,22 +164,84 @@ fn a_run_that_is_killed_resumes_to_the_same_bytes() {
         let out = format!("killed-{runs}");
         loop {
             let after = Duration::from_millis(random.below(most_ms));
-            let one = study(room.path(), &out, after);
-            resumed += one.said.matches("of a run that did not end").count();
+            let one = study(room.path(), &studies, &["--quick"], &out, after);
+            resumed += one.said.matches(RESUMED).count();
             assert!(!one.said.contains("begun anew"), "{}", one.said);
-            is_whole(&room.path().join(&out));
+            is_whole(&room.path().join(&out), &studies);
             if one.ended {
                 break;
             }
             kills += 1;
         }
         runs += 1;
-        let own = report(&room.path().join(&out));
+        let own = report(&room.path().join(&out), &studies);
         assert!(own == whole, "run {runs} differs");
         assert!(!room.path().join(&out).join(".swath").exists(), "nothing of the work is left");
     }
     println!("{kills} kills in {runs} runs of {whole_ms} ms, {resumed} journals resumed");
     assert!(resumed > 0, "no run went on from a journal");
+}
+
+/// The plan of `green-power` in which each track lasts a part of its time in the full form.
+fn shorter_tracks(share: u64) -> String {
+    let plan = plan("green-power", &[]);
+    let shorter = plan.lines().map(|line| match line.split_once("minutes = { full = ") {
+        Some((head, rest)) => {
+            let (minutes, rest) = rest.split_once(',').unwrap();
+            let minutes = minutes.parse::<u64>().unwrap().div_ceil(share);
+            format!("{head}minutes = {{ full = {minutes},{rest}\n")
+        }
+        None => format!("{line}\n"),
+    });
+    shorter.collect()
+}
+
+/// The kills come at random moments, as many in the time of a run that nobody kills as are wanted;
+/// then the run goes to its end.
+#[test]
+#[ignore = "hours, or with SWATH_SHARE minutes"]
+fn a_full_form_that_is_killed_a_hundred_times_ends_with_the_same_bytes() {
+    let number = |name: &str, default| std::env::var(name).map_or(default, |t| t.parse().unwrap());
+    let (wanted, seed) = (number("SWATH_KILLS", 100), number("SWATH_SEED", 1));
+    let share = number("SWATH_SHARE", 1);
+    let (room, studies) = (tempfile::tempdir().unwrap(), ["green-power"]);
+    let (place, forever) = (room.path(), Duration::from_secs(u64::MAX));
+    fs::write(place.join("green-power.toml"), shorter_tracks(share)).unwrap();
+    let begin = Instant::now();
+    assert!(study(place, &studies, &[], "whole", forever).ended);
+    let whole_secs = begin.elapsed().as_secs_f64();
+    let whole = report(&place.join("whole"), &studies);
+
+    let mut random = Random::new(seed);
+    let (mut kills, mut points, mut grew) = (0, 0, 0);
+    let begin = Instant::now();
+    loop {
+        // Of moments that know nothing of each other: the time to the next has this distribution.
+        let moment = (1 + random.below(1 << 20)) as f64 / (1_u64 << 20) as f64;
+        let after = Duration::from_secs_f64(-moment.ln() * whole_secs / wanted as f64);
+        let one =
+            study(place, &studies, &[], "killed", if kills < wanted { after } else { forever });
+        assert!(!one.said.contains("begun anew"), "{}", one.said);
+        is_whole(&place.join("killed"), &studies);
+        // What was in the journal once is never measured again.
+        if let Some(resumed) = one.resumed_points() {
+            assert!(resumed >= points, "{points} points before: {}", one.said);
+            grew += u64::from(resumed > points);
+            points = resumed;
+        }
+        if one.ended {
+            assert!(points == 0 || one.resumed_points().is_some(), "{}", one.said);
+            break;
+        }
+        kills += 1;
+    }
+    assert!(report(&place.join("killed"), &studies) == whole, "seed {seed}");
+    println!(
+        "{kills} kills, tracks of 1/{share}: {:.0} s for {whole_secs:.0} s, {points} points resumed at \
+         the end, {grew} runs found more than the one before",
+        begin.elapsed().as_secs_f64()
+    );
+    assert!(kills == wanted, "it ended before");
 }
 
 #[test]

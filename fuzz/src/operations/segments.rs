@@ -30,13 +30,13 @@ pub fn run(bytes: &[u8]) {
         }
         2 => {
             let words = vec![GARBAGE; Baseline::<Vec<u64>>::storage_words(&space)];
-            let mut baseline = Baseline::new(space, words).expect("as many words as needed");
+            let mut baseline = Baseline::<_>::new(space, words).expect("as many words as needed");
             let check = |baseline: &Baseline<'_, _>| assert_eq!(baseline.check(), Ok(()));
             conform(space, SegmentRule::Baseline, &mut baseline, random, STEPS_MAX, &mut { check });
         }
         3 => {
             let words = vec![GARBAGE; HugePages::<Vec<u64>>::storage_words(&space)];
-            let mut huge = HugePages::new(space, words).expect("as many words as needed");
+            let mut huge = HugePages::<_>::new(space, words).expect("as many words as needed");
             let check = |huge: &HugePages<'_, _>| assert_eq!(huge.check(), Ok(()));
             conform(space, SegmentRule::Page, &mut huge, random, STEPS_MAX, &mut { check });
         }

@@ -201,6 +201,12 @@ impl<R: Rule, H: Hardening> State<R, H> {
         (frame - self.classes[0].base) as usize
     }
 
+    /// The frame at a position.
+    #[inline]
+    pub(crate) fn frame_at(&self, position: usize) -> Pfn {
+        Pfn::new(self.classes[0].base + position as u64)
+    }
+
     /// Adds the units `low..high` (absolute numbers) to class `i`.
     #[inline(always)]
     pub(crate) fn insert(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) {
@@ -571,11 +577,15 @@ impl<R: Rule, H: Hardening> State<R, H> {
                 self.classes[i].free.contains(s, (unit - self.classes[i].base) as usize)
             };
             let Some(i) = (0..=self.last).find(holds) else {
-                debug_assert!(false, "frame {at:#x} is not free");
+                debug_assert!(H::CHECKED, "frame {at:#x} is not free");
                 return;
             };
             let order = i as u32 * self.granularity;
             let unit = at >> order;
+            if H::CHECKED && !self.classes[i].spans(unit) {
+                self.stop(s, Table::Free { order }, self.classes[i].word_at(unit));
+                return;
+            }
             let (start, end) = (unit << order, (unit + 1) << order);
             let past = end.min(high);
             self.remove(s, i, unit, unit + 1);
@@ -586,7 +596,9 @@ impl<R: Rule, H: Hardening> State<R, H> {
             if past < end {
                 self.release(s, past, end);
             }
-            self.taken(s, at, past, i);
+            if self.taken(s, at, past, i).is_none() {
+                return;
+            }
             at = past;
         }
     }

@@ -20,6 +20,10 @@
 //!
 //! So a large request finds wholly free areas only, and the outcome depends on
 //! the order of requests (Fig. 4).
+//!
+//! In the [checked tier](crate::hardening) a segment goes out only if none of its units is handed out by
+//! the ledger's bits, and an area counts as wholly free only if the ledger says so, too. A word that
+//! contradicts the others stops the allocator.
 
 use core::ops::DerefMut;
 
@@ -27,6 +31,7 @@ use swath_arch::Extent;
 
 use crate::allocator::BuildError;
 use crate::bits::words::{all_set, clear, first_clear, set};
+use crate::hardening::{Checked, Hardening, Latch, Table, Trusting, WordFault};
 use crate::segment::allocator::{
     AreaFrames, SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest,
 };
@@ -44,12 +49,13 @@ use crate::segment::space::{AreaSpace, Segment};
 /// the largest area could hold it. The reverse search knows no constraints: a
 /// place that does not meet those of the request is passed by.
 ///
-/// State: 0.38 bytes for each unit.
+/// State: 0.38 bytes for each unit. `H` is the tier of [checks](crate::hardening); the default makes
+/// none. In the checked tier a free that is refused costs O(n).
 ///
 /// Invariants, walked by [`check`](Self::check): a unit is free exactly if no
 /// segment holds it; segments hold different units; `free_units` are free.
 #[derive(Clone, Debug)]
-pub struct Baseline<'m, W> {
+pub struct Baseline<'m, W, H: Hardening = Trusting> {
     storage: W,
     space: AreaSpace<'m>,
     /// Words of the areas' bitmaps, at the start of the storage. They share the
@@ -59,6 +65,10 @@ pub struct Baseline<'m, W> {
     /// Units of the largest area.
     area_max: u64,
     ledger: Ledger,
+    /// Number of segments handed out.
+    segments: u64,
+    /// The contradiction at which the checked tier stopped.
+    latch: H::Latch,
 }
 
 /// A walk over the areas, from the last to the first: those from `low` on to below `high`, of `taken`
@@ -97,7 +107,7 @@ impl AreaFrames for NoFrames {
     fn release(&mut self, _: Extent) {}
 }
 
-impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
+impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> Baseline<'m, W, H> {
     /// Counts the words of storage that the areas need; `usize::MAX` if they
     /// cannot be addressed.
     pub fn storage_words(space: &AreaSpace<'_>) -> usize {
@@ -119,7 +129,9 @@ impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
         set(&mut storage, 0, free_units as usize);
         let ledger = Ledger::new(&mut storage, words, free_units);
         let sizes = space.areas().iter().map(|area| area.frames().count >> space.unit().k());
-        Ok(Self { storage, space, words, free_units, area_max: sizes.max().unwrap_or(0), ledger })
+        let area_max = sizes.max().unwrap_or(0);
+        let (segments, latch) = (0, H::Latch::default());
+        Ok(Self { storage, space, words, free_units, area_max, ledger, segments, latch })
     }
 
     /// Walks all invariants in O(units); the first that does not hold is named.
@@ -194,7 +206,9 @@ impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
 
     fn is_free(&self, area: usize) -> Option<u64> {
         let (base, end) = units(&self.space, &self.space.areas()[area]);
-        all_set(self.bits(), base as usize, (end - base) as usize).then_some(end - base)
+        let is_free = all_set(self.bits(), base as usize, (end - base) as usize)
+            && (!H::CHECKED || !self.ledger.any_out(&self.storage, base, end));
+        is_free.then_some(end - base)
     }
 
     /// The next step of the reverse search. Areas that the walk has acquired are not looked at again,
@@ -250,7 +264,10 @@ impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
                 Step::Release((start, past)) => self.release(start, past, frames),
                 Step::Found { base, start } => {
                     self.release(base, start, frames);
-                    return Ok((start, start + place.count));
+                    let past = start + place.count;
+                    // They are acquired, so the ledger has been asked.
+                    self.hand_out(start, past, start).map_err(SegmentError::Corrupt)?;
+                    return Ok((start, past));
                 }
                 Step::End => return Err(SegmentError::NoSegment { wanted: request.count }),
             }
@@ -275,6 +292,75 @@ impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
         }
     }
 
+    /// Notes that a segment goes out. In the checked tier it does so only if none of its units is
+    /// handed out, and no more are held than are free.
+    fn hand_out(&mut self, start: u64, past: u64, held: u64) -> Result<(), WordFault> {
+        if H::CHECKED {
+            let is_free = held - start <= self.free_units
+                && self.ledger.hand_out_free(&mut self.storage, start, past);
+            if !is_free {
+                return Err(self.stop((start / 64) as usize));
+            }
+        } else {
+            self.ledger.hand_out(&mut self.storage, start, past);
+        }
+        self.segments = self.segments.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Stops the allocator at a contradiction that shows in a word of the areas' bitmaps, and looks for
+    /// the word that is at fault. Nothing is handed out or taken back from here on.
+    #[cold]
+    #[inline(never)]
+    fn stop(&mut self, word: usize) -> WordFault {
+        let seen = self.fault_at(Table::Free { order: self.space.unit().k() }, word);
+        self.latch.close(self.compare().err().unwrap_or(seen))
+    }
+
+    /// Returns why a segment is not freed: it was not handed out, or a word is wrong.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, error: SegmentFreeError) -> SegmentFreeError {
+        match (error, self.compare()) {
+            (
+                SegmentFreeError::NotAllocated { .. } | SegmentFreeError::NotSegment { .. },
+                Err(fault),
+            ) => SegmentFreeError::Corrupt(self.latch.close(fault)),
+            _ => error,
+        }
+    }
+
+    fn fault_at(&self, table: Table, word: usize) -> WordFault {
+        WordFault { table, word, value: self.storage.get(word).copied().unwrap_or(0) }
+    }
+
+    /// Compares all words with each other and with the counts: the word at fault, if one is.
+    /// O(units).
+    fn compare(&self) -> Result<(), WordFault> {
+        let (storage, ledger, units) = (&self.storage, &self.ledger, self.space.units());
+        let free = |word| Err(self.fault_at(Table::Free { order: self.space.unit().k() }, word));
+        let segments = |word| Err(self.fault_at(Table::Segments, word));
+        let is_free = |unit: u64| storage[(unit / 64) as usize] >> (unit % 64) & 1 == 1;
+        if let Some(word) = ledger.wrong_join(storage, units, is_free) {
+            return segments(word);
+        }
+        if units % 64 != 0 && storage[self.words - 1] >> (units % 64) != 0 {
+            return free(self.words - 1);
+        }
+        let held_end = |start, past: u64| self.held_end(start, past.min(units));
+        let (wrong, held) = ledger.compare(storage, units, held_end, is_free);
+        // One of two words is wrong. If as many bits are set as units are free, it is not theirs.
+        let set: u64 = self.bits().iter().map(|word| u64::from(word.count_ones())).sum();
+        match wrong {
+            Some(unit) if set == self.free_units => segments(ledger.word(unit)),
+            Some(unit) => free((unit / 64) as usize),
+            // The words agree, a count does not: the table's first stands for the one that was changed.
+            None if set != self.free_units => free(0),
+            None if held != self.segments => segments(ledger.first_joined()),
+            None => Ok(()),
+        }
+    }
+
     fn find_units(&self, request: &SegmentRequest) -> Result<(u64, u64), SegmentError> {
         let small = self.is_small(request.count.div_ceil(self.space.unit().frames()));
         let place = Place::new(&self.space, request, small, self.free_frames())?;
@@ -284,12 +370,31 @@ impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
     }
 }
 
-impl<W: DerefMut<Target = [u64]>> SegmentAllocator for Baseline<'_, W> {
+impl<W: DerefMut<Target = [u64]>> Baseline<'_, W, Checked> {
+    /// Returns the contradiction at which the allocator has stopped. O(1).
+    pub fn fault(&self) -> Option<WordFault> {
+        self.latch.fault()
+    }
+
+    /// Compares all words with each other: finds what [`fault`](Self::fault) will be, before a call
+    /// meets it. O(units).
+    ///
+    /// # Errors
+    /// The word that is at fault; after a stop, the word that it stopped at.
+    pub fn find_fault(&self) -> Result<(), WordFault> {
+        self.latch.fault().map_or_else(|| self.compare(), Err)
+    }
+}
+
+impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for Baseline<'_, W, H> {
     fn space(&self) -> AreaSpace<'_> {
         self.space
     }
 
     fn find(&self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
+        if let Some(fault) = self.latch.fault() {
+            return Err(SegmentError::Corrupt(fault));
+        }
         let (start, past) = self.find_units(request)?;
         Ok(of_units(&self.space, start, past))
     }
@@ -310,10 +415,14 @@ impl<W: DerefMut<Target = [u64]>> SegmentAllocator for Baseline<'_, W> {
         request: &SegmentRequest,
         frames: &mut dyn AreaFrames,
     ) -> Result<Segment, SegmentError> {
+        if let Some(fault) = self.latch.fault() {
+            return Err(SegmentError::Corrupt(fault));
+        }
         let small = self.is_small(request.count.div_ceil(self.space.unit().frames()));
         let (start, past) = if small {
             let (start, past) = self.find_units(request)?;
             let held = self.held_end(start, past);
+            self.hand_out(start, past, held).map_err(SegmentError::Corrupt)?;
             self.take(start, held);
             let run = of_units(&self.space, start, held);
             self.space.pieces(run).for_each(|run| frames.acquire(run));
@@ -321,15 +430,22 @@ impl<W: DerefMut<Target = [u64]>> SegmentAllocator for Baseline<'_, W> {
         } else {
             self.reverse_allocate(request, frames)?
         };
-        self.ledger.hand_out(&mut self.storage, start, past);
         Ok(of_units(&self.space, start, past))
     }
 
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError> {
-        let (start, past) = self.ledger.find(&self.storage, &self.space, segment)?;
+        if let Some(fault) = self.latch.fault() {
+            return Err(SegmentFreeError::Corrupt(fault));
+        }
+        let found = self.ledger.find(&self.storage, &self.space, segment);
+        let (start, past) = match found {
+            Err(error) if H::CHECKED => return Err(self.refuse(error)),
+            found => found?,
+        };
         let held = self.held_end(start, past);
         self.ledger.take_back(&mut self.storage, start, past);
         self.give(start, held);
+        self.segments = self.segments.wrapping_sub(1);
         Ok(())
     }
 

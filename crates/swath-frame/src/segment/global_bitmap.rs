@@ -249,28 +249,18 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'_, W, H> {
         let order = self.space.unit().k();
         let free = |word| self.fault_at(Table::Free { order }, word);
         let segments = |word| self.fault_at(Table::Segments, word);
-        if let Some((unit, other)) = ledger.ill_joined(storage) {
-            let is_free = other >= self.space.units() || runs.is_free(storage, other);
-            let joined = ledger.word(unit) - ledger.word(0) + ledger.first_joined();
-            return Err(segments(if is_free { joined } else { ledger.word(other) }));
+        let units = self.space.units();
+        if let Some(word) = ledger.wrong_join(storage, units, |unit| runs.is_free(storage, unit)) {
+            return Err(segments(word));
         }
         if let Some(word) = runs.word_beyond(storage) {
             return Err(free(word));
         }
         // One of two words is wrong. If as many bits are set as units are free, it is not theirs.
         let counted = runs.count(storage) == runs.free();
-        let (mut at, mut held, mut wrong) = (0, 0, None);
-        let mut compare = |start: u64, past: u64, is_free: bool| {
-            let mut units = start..past.min(self.space.units());
-            wrong = wrong.or(units.find(|&unit| runs.is_free(storage, unit) != is_free));
-        };
-        ledger.for_each(storage, &mut |start, past| {
-            compare(at, start, true);
-            at = self.held_end(start, past);
-            compare(start, at, false);
-            held += 1;
-        });
-        compare(at, self.space.units(), true);
+        let is_free = |unit| runs.is_free(storage, unit);
+        let held_end = |start, past| self.held_end(start, past);
+        let (wrong, held) = ledger.compare(storage, units, held_end, is_free);
         match wrong {
             Some(unit) if counted => return Err(segments(ledger.word(unit))),
             Some(unit) => return Err(free((unit / 64) as usize)),

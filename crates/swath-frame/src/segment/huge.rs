@@ -5,11 +5,16 @@
 //! as page tables need them. Neighbouring pages are not promised to a program
 //! that asks for several, so a request beyond one page fails whatever is free
 //! (the first column of the CLMalloc paper's Table 2).
+//!
+//! In the [checked tier](crate::hardening) a page goes out, and is taken back, only if a second bit says
+//! that it is not in use, or is. A word that contradicts the others stops the allocator.
 
 use core::ops::DerefMut;
 
 use crate::allocator::BuildError;
 use crate::bits::bitmap::Bitmap;
+use crate::bits::words::clear;
+use crate::hardening::{Checked, Hardening, Latch, Table, Trusting, WordFault};
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
 use crate::segment::global_bitmap::{check_size, of_units};
 use crate::segment::place::Place;
@@ -19,22 +24,29 @@ use crate::segment::space::{AreaSpace, Segment};
 ///
 /// L is the number of levels of a bitmap, ceil(log64 of the pages). To
 /// allocate costs O(L), and as much for each free page that the constraints
-/// pass by; to free costs O(L). State: 0.13 bytes for each page.
+/// pass by; to free costs O(L). State: 0.13 bytes for each page, in the checked
+/// tier 0.25. `H` is the tier of [checks](crate::hardening); the default makes none.
 ///
-/// Invariant: the set holds the free pages, `free` of them.
+/// Invariant: the set holds the free pages, `free` of them; in the checked tier the bits
+/// of pages in use are set for all others.
 #[derive(Clone, Debug)]
-pub struct HugePages<'m, W> {
+pub struct HugePages<'m, W, H: Hardening = Trusting> {
     storage: W,
     space: AreaSpace<'m>,
     pages: Bitmap,
     free: u64,
+    /// In the checked tier, the first word of the bits of pages in use.
+    used_at: usize,
+    /// The contradiction at which the checked tier stopped.
+    latch: H::Latch,
 }
 
-impl<'m, W: DerefMut<Target = [u64]>> HugePages<'m, W> {
+impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> HugePages<'m, W, H> {
     /// Counts the words of storage that the pages need; `usize::MAX` if they
     /// cannot be addressed.
     pub fn storage_words(space: &AreaSpace<'_>) -> usize {
-        usize::try_from(Bitmap::storage_words(space.units())).unwrap_or(usize::MAX)
+        let used = if H::CHECKED { space.units().div_ceil(64) } else { 0 };
+        usize::try_from(Bitmap::storage_words(space.units()) + used).unwrap_or(usize::MAX)
     }
 
     /// An allocator for the pages of `space`, which are its units, all of them
@@ -47,7 +59,14 @@ impl<'m, W: DerefMut<Target = [u64]>> HugePages<'m, W> {
         check_size(&space, Self::storage_words(&space), storage.len())?;
         let mut pages = Bitmap::new(&mut storage, 0, free);
         pages.insert(&mut storage, 0, free as usize);
-        Ok(Self { storage, space, pages, free })
+        let used_at = Bitmap::storage_words(free) as usize;
+        if H::CHECKED {
+            // What lies beyond the last page is in use for ever.
+            let used = &mut storage[used_at..used_at + free.div_ceil(64) as usize];
+            used.fill(u64::MAX);
+            clear(used, 0, free as usize);
+        }
+        Ok(Self { storage, space, pages, free, used_at, latch: H::Latch::default() })
     }
 
     /// Walks all invariants in O(words); the first that does not hold is named.
@@ -60,19 +79,87 @@ impl<'m, W: DerefMut<Target = [u64]>> HugePages<'m, W> {
             Some(last) if last as u64 >= self.space.units() => {
                 Err("a page beyond the last is free")
             }
+            _ if H::CHECKED => {
+                self.compare().map_err(|_| "the bits of a page contradict each other")
+            }
             _ => Ok(()),
         }
     }
 
+    /// The word and the mask of a page among those in use.
+    fn used(&self, page: u64) -> (usize, u64) {
+        (self.used_at + (page / 64) as usize, 1 << (page % 64))
+    }
+
+    /// Returns true if both bits of a page of the space say that it is free, or neither.
+    fn agrees(&self, page: u64, is_free: bool) -> bool {
+        let (word, mask) = self.used(page);
+        !H::CHECKED || (self.storage[word] & mask == 0) == is_free
+    }
+
+    /// Stops the allocator at a contradiction that shows at a page, or in no word, and looks for the
+    /// word that is at fault. Nothing is handed out or taken back from here on.
+    #[cold]
+    #[inline(never)]
+    fn stop(&mut self, page: u64) -> WordFault {
+        let seen = self.fault_at(Table::Pages, self.used(page.min(self.space.units() - 1)).0);
+        self.latch.close(self.compare().err().unwrap_or(seen))
+    }
+
+    fn fault_at(&self, table: Table, word: usize) -> WordFault {
+        WordFault { table, word, value: self.storage.get(word).copied().unwrap_or(0) }
+    }
+
+    /// Compares all words with each other and with the count: the word at fault, if one is. O(words).
+    fn compare(&self) -> Result<(), WordFault> {
+        let order = self.space.unit().k();
+        let words = self.space.units().div_ceil(64) as usize;
+        let (free, used) = (&self.storage[..words], &self.storage[self.used_at..][..words]);
+        let counted = self.pages.len(&self.storage) as u64 == self.free;
+        let differ = free.iter().zip(used).position(|(free, used)| free ^ used != u64::MAX);
+        match differ {
+            // One of two words is wrong. If as many bits are set as pages are free, it is not theirs.
+            Some(word) if counted => return Err(self.fault_at(Table::Pages, self.used_at + word)),
+            Some(word) => return Err(self.fault_at(Table::Free { order }, word)),
+            // Both were written over since; the table's first stands for the one that was changed.
+            None if !counted => return Err(self.fault_at(Table::Free { order }, 0)),
+            None => {}
+        }
+        let summary = |word| Err(self.fault_at(Table::Summary { order }, word));
+        self.pages.wrong_mark(&self.storage).map_or(Ok(()), summary)
+    }
+
     fn find_page(&self, request: &SegmentRequest) -> Result<u64, SegmentError> {
         let place = Place::new(&self.space, request, false, self.free_frames())?;
-        let next = |_, from: u64| self.pages.next(&self.storage, from as usize).map(|p| p as u64);
+        // So that the search comes to an end, whatever summaries say.
+        let is_sound =
+            |&page: &u64, from: u64| !H::CHECKED || page >= from && page < self.space.units();
+        let next = |_, from: u64| {
+            let page = self.pages.next(&self.storage, from as usize).map(|page| page as u64);
+            page.filter(|page| is_sound(page, from))
+        };
         let page = if place.count == 1 { place.search(next, || None) } else { None };
         page.ok_or(SegmentError::NoSegment { wanted: request.count })
     }
 }
 
-impl<W: DerefMut<Target = [u64]>> SegmentAllocator for HugePages<'_, W> {
+impl<W: DerefMut<Target = [u64]>> HugePages<'_, W, Checked> {
+    /// Returns the contradiction at which the allocator has stopped. O(1).
+    pub fn fault(&self) -> Option<WordFault> {
+        self.latch.fault()
+    }
+
+    /// Compares all words with each other: finds what [`fault`](Self::fault) will be, before a call
+    /// meets it. O(words).
+    ///
+    /// # Errors
+    /// The word that is at fault; after a stop, the word that it stopped at.
+    pub fn find_fault(&self) -> Result<(), WordFault> {
+        self.latch.fault().map_or_else(|| self.compare(), Err)
+    }
+}
+
+impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for HugePages<'_, W, H> {
     fn space(&self) -> AreaSpace<'_> {
         self.space
     }
@@ -83,14 +170,40 @@ impl<W: DerefMut<Target = [u64]>> SegmentAllocator for HugePages<'_, W> {
     }
 
     fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
-        let page = self.find_page(request)?;
+        if let Some(fault) = self.latch.fault() {
+            return Err(SegmentError::Corrupt(fault));
+        }
+        let page = match self.find_page(request) {
+            // Free pages that no word leads to are lost, unless the request passes them by.
+            Err(SegmentError::NoSegment { .. }) if H::CHECKED && self.compare().is_err() => {
+                return Err(SegmentError::Corrupt(self.stop(0)));
+            }
+            found => found?,
+        };
+        if !self.agrees(page, true) || H::CHECKED && self.free == 0 {
+            return Err(SegmentError::Corrupt(self.stop(page)));
+        }
+        if H::CHECKED {
+            let (word, mask) = self.used(page);
+            self.storage[word] |= mask;
+        }
         self.pages.remove(&mut self.storage, page as usize, 1);
         self.free -= 1;
         Ok(of_units(&self.space, page, page + 1))
     }
 
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError> {
+        if let Some(fault) = self.latch.fault() {
+            return Err(SegmentFreeError::Corrupt(fault));
+        }
         let (page, past) = segment.units(&self.space)?;
+        let contradicts =
+            |&page: &u64| !self.agrees(page, self.pages.contains(&self.storage, page as usize));
+        if H::CHECKED
+            && let Some(page) = (page..past).find(contradicts)
+        {
+            return Err(SegmentFreeError::Corrupt(self.stop(page)));
+        }
         let free = (page..past).find(|&page| self.pages.contains(&self.storage, page as usize));
         if let Some(page) = free {
             let frame = page << self.space.unit().k();
@@ -98,6 +211,10 @@ impl<W: DerefMut<Target = [u64]>> SegmentAllocator for HugePages<'_, W> {
         }
         if past - page > 1 {
             return Err(SegmentFreeError::NotSegment { segment });
+        }
+        if H::CHECKED {
+            let (word, mask) = self.used(page);
+            self.storage[word] &= !mask;
         }
         self.pages.insert(&mut self.storage, page as usize, 1);
         self.free += 1;

@@ -93,6 +93,19 @@ impl Ledger {
         self.at + (unit / 64) as usize
     }
 
+    /// Returns true if one of some units, at least one, is handed out.
+    pub(crate) fn any_out(&self, storage: &[u64], start: u64, past: u64) -> bool {
+        let asked = &self.asked(storage)[(start / 64) as usize..=((past - 1) / 64) as usize];
+        let below = u64::MAX >> (63 - (past - 1) % 64);
+        let above = u64::MAX << (start % 64);
+        let last = asked.len() - 1;
+        let mut masked = asked.iter().enumerate().map(|(nth, word)| {
+            word & if nth == 0 { above } else { u64::MAX }
+                & if nth == last { below } else { u64::MAX }
+        });
+        masked.any(|word| word != 0)
+    }
+
     /// The first of the words that say what is joined to the next.
     pub(crate) fn first_joined(&self) -> usize {
         self.at + self.words
@@ -189,7 +202,7 @@ impl Ledger {
     }
 
     /// The first unit that is joined to the next though one of the two is not handed out, and that one.
-    pub(crate) fn ill_joined(&self, storage: &[u64]) -> Option<(u64, u64)> {
+    fn ill_joined(&self, storage: &[u64]) -> Option<(u64, u64)> {
         let (asked, joined) = (self.asked(storage), self.joined(storage));
         joined.iter().enumerate().find_map(|(index, &word)| {
             let next = asked.get(index + 1).copied().unwrap_or(0);
@@ -198,6 +211,43 @@ impl Ledger {
             let unit = index as u64 * 64 + u64::from(bit);
             (wrong != 0).then(|| (unit, unit + (asked[index] >> bit & 1)))
         })
+    }
+
+    /// Compares the ledger with what else tells which units are free: the first unit that contradicts
+    /// it, and the number of segments. `held_end` is one past what is held for a segment.
+    pub(crate) fn compare(
+        &self,
+        storage: &[u64],
+        units: u64,
+        held_end: impl Fn(u64, u64) -> u64,
+        is_free: impl Fn(u64) -> bool,
+    ) -> (Option<u64>, u64) {
+        let (mut at, mut held, mut wrong) = (0, 0, None);
+        let mut compare = |start: u64, past: u64, free: bool| {
+            wrong = wrong.or_else(|| (start..past.min(units)).find(|&unit| is_free(unit) != free));
+        };
+        self.for_each(storage, &mut |start, past| {
+            compare(at, start, true);
+            at = held_end(start, past);
+            compare(start, at, false);
+            held += 1;
+        });
+        compare(at, units, true);
+        (wrong, held)
+    }
+
+    /// The word of the unit that is joined to the next though one of the two is not handed out, or
+    /// the word of the other's bit: the one that is at fault.
+    pub(crate) fn wrong_join(
+        &self,
+        storage: &[u64],
+        units: u64,
+        is_free: impl Fn(u64) -> bool,
+    ) -> Option<usize> {
+        let (unit, other) = self.ill_joined(storage)?;
+        let joined = self.word(unit) - self.word(0) + self.first_joined();
+        let is_join = other >= units || is_free(other);
+        Some(if is_join { joined } else { self.word(other) })
     }
 
     /// Walks the invariants in O(units); the first that does not hold is named.

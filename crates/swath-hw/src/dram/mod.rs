@@ -12,6 +12,8 @@ pub(crate) mod ends;
 pub mod energy;
 pub mod mapping;
 pub mod memory;
+#[cfg(test)]
+mod model;
 pub mod parts;
 pub(crate) mod plan;
 pub(crate) mod queue;

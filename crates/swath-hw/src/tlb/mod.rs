@@ -8,7 +8,11 @@ pub mod array;
 pub(crate) mod check;
 pub mod fill;
 pub mod geometry;
+#[cfg(test)]
+mod model;
 pub mod split;
+#[cfg(test)]
+mod split_model;
 pub mod stats;
 
 pub use array::Tlb;

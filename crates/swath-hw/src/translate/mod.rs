@@ -15,6 +15,8 @@ pub mod regime;
 pub mod segments;
 pub mod translator;
 pub mod walker;
+#[cfg(test)]
+mod walker_cases;
 
 pub use decode::{Descriptor, Leaf, TableRights, decode};
 pub use hierarchy::{Hierarchy, HierarchyConfig};

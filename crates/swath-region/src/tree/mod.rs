@@ -13,6 +13,8 @@
 
 pub mod dense;
 pub mod layered;
+#[cfg(test)]
+mod model;
 pub mod partition;
 pub mod sparse;
 

@@ -59,11 +59,11 @@ impl Candidate {
         Ok(match self {
             Self::HugePages => {
                 let words = vec![0; HugePages::<Vec<u64>>::storage_words(&space)];
-                Box::new(HugePages::new(space, words).map_err(text)?)
+                Box::new(HugePages::<_>::new(space, words).map_err(text)?)
             }
             Self::Baseline => {
                 let words = vec![0; Baseline::<Vec<u64>>::storage_words(&space)];
-                Box::new(Baseline::new(space, words).map_err(text)?)
+                Box::new(Baseline::<_>::new(space, words).map_err(text)?)
             }
             Self::GlobalBitmap => Box::new(bitmap(FrameSupply::OnDemand).map_err(text)?),
             Self::PreAllocated => Box::new(bitmap(FrameSupply::PreAllocated).map_err(text)?),

@@ -231,7 +231,7 @@ impl Setting {
             match self.variant {
                 Variant::Baseline => {
                     let words = vec![0; Baseline::<Vec<u64>>::storage_words(&space)];
-                    let allocator = Baseline::new(space, words).map_err(text)?;
+                    let allocator = Baseline::<_>::new(space, words).map_err(text)?;
                     let allocator = MappedSegments::new(allocator, mapping);
                     Ok(work(&mut Plain { allocator, request, segments }))
                 }

@@ -1,10 +1,15 @@
 //! TLBs of several arrays, and arrays indexed by size, against a naive model.
 
-use swath_arch::testing::Random;
-use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
-use swath_hw::{
+extern crate std;
+
+use std::prelude::v1::*;
+use std::{println, vec};
+
+use crate::{
     EntryKind, Geometry, GeometryError, Indexing, SplitTlb, TlbArray, TlbFill, TlbForm, TlbHit,
 };
+use swath_arch::testing::Random;
+use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {

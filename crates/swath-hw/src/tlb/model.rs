@@ -1,9 +1,14 @@
 //! The TLB against a naive model: a list of entries for each set, in the order
 //! of their use, searched by scanning.
 
+extern crate std;
+
+use std::prelude::v1::*;
+use std::{println, vec};
+
+use crate::{EntryKind, Geometry, GeometryError, Tlb, TlbFill, TlbHit, TlbStats};
 use swath_arch::testing::Random;
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
-use swath_hw::{EntryKind, Geometry, GeometryError, Tlb, TlbFill, TlbHit, TlbStats};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {

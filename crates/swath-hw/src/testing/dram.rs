@@ -6,15 +6,20 @@
 //! two must issue the same commands in the same cycles, turn away the same
 //! offers, and end the same requests at the same time.
 
-use std::borrow::Cow;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use alloc::{format, vec};
 
 use swath_arch::PhysAddr;
 use swath_arch::testing::Random;
-use swath_hw::Cycle;
-use swath_hw::dram::{Command, Part, RefreshMode, Scope, SetRefresh};
-use swath_hw::dram::{Completion, Dram, DramConfig, DramRequest, IssuedCommand, OfferError};
-use swath_hw::dram::{DDR3_800, DDR4_3200, DDR5_4800, LPDDR4_3200, LPDDR5_6400};
-use swath_hw::{AddressMapping, Location, Scheduling, WritePolicy};
+
+use crate::clock::Cycle;
+use crate::dram::config::DramConfig;
+use crate::dram::mapping::Location;
+use crate::dram::memory::Dram;
+use crate::dram::request::{Completion, DramRequest, IssuedCommand, OfferError};
+use crate::dram::scheduling::{RefreshMode, Scheduling, WritePolicy};
+use crate::dram::timing::{Command, Part, Scope, SetRefresh};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
@@ -340,10 +345,13 @@ impl Channel {
     }
 }
 
-/// Offers what `draw` draws in the cycles that it chooses, to both memories, and compares.
-fn compare(config: &DramConfig, seed: u64, cycles: Cycle, load: u64) {
-    let what = format!("seed {seed}, {}, {:?}", config.part.name, config.scheduling);
-    let mut random = Random::new(seed);
+/// Offers requests to both memories for so many cycles, in `load` of 100 when it is not quiet, and
+/// compares.
+///
+/// # Panics
+/// If the two differ, or the configuration is refused.
+pub fn compare(config: &DramConfig, mut random: Random, cycles: Cycle, load: u64) {
+    let what = format!("{}, {:?}", config.part.name, config.scheduling);
     let mut dram = Dram::new(config).unwrap();
     dram.record_commands();
     let mut channels: Vec<_> = (0..config.channels).map(|_| Channel::new(config)).collect();
@@ -474,7 +482,7 @@ fn compare(config: &DramConfig, seed: u64, cycles: Cycle, load: u64) {
         }
     }
     expected_done.sort();
-    let known: std::collections::BTreeSet<_> = expected_done.iter().map(|end| end.order).collect();
+    let known: BTreeSet<_> = expected_done.iter().map(|end| end.order).collect();
     assert!(done.is_sorted(), "{what}");
     assert_eq!(done.len() as u64, order, "{what}: all that was accepted ends");
     done.retain(|completion| known.contains(&completion.order));
@@ -482,7 +490,10 @@ fn compare(config: &DramConfig, seed: u64, cycles: Cycle, load: u64) {
 }
 
 /// The part with refreshes as often as it can bear, so that they matter in short runs.
-fn hurried(part: &Part) -> Part {
+///
+/// # Panics
+/// If the part has no constraints.
+pub fn hurried(part: &Part) -> Part {
     let interval_without = |command: Command| {
         let lines = part.constraints.iter();
         let lines = lines.filter(|line| line.from != command && line.to != command);
@@ -494,118 +505,4 @@ fn hurried(part: &Part) -> Part {
     });
     let refresh_interval_cycles = interval_without(Command::RefreshSet);
     Part { refresh_interval_cycles, set_refresh, ..part.clone() }
-}
-
-fn config(part: Part, channels: u32, ranks: u32, scheduling: Scheduling) -> DramConfig {
-    let mapping = AddressMapping::interleaved(&part, channels, ranks, 64).unwrap();
-    DramConfig { part, channels, ranks, mapping, scheduling }
-}
-
-#[test]
-fn same_commands_in_the_same_cycles() {
-    let policies = [
-        WritePolicy::Unified,
-        WritePolicy::Watermark { entries: 6, high: 4, low: 1 },
-        WritePolicy::Watermark { entries: 3, high: 3, low: 0 },
-        WritePolicy::Watermark { entries: 1, high: 1, low: 0 },
-    ];
-    let mut seed = 0;
-    for (part, refresh, cycles) in [
-        (DDR3_800, RefreshMode::AllBank, 2500),
-        (DDR4_3200, RefreshMode::AllBank, 2500),
-        (LPDDR4_3200, RefreshMode::AllBank, 2500),
-        (DDR5_4800, RefreshMode::AllBank, 3000),
-        (DDR5_4800, RefreshMode::SameBank, 4500),
-        (LPDDR5_6400, RefreshMode::AllBank, 2500),
-        (LPDDR5_6400, RefreshMode::SameBank, 3500),
-    ] {
-        for writes in policies {
-            let limits =
-                [(1, true, 9), (5, false, 0), (8, true, 7), (8, false, 2), (16, false, u32::MAX)];
-            for (entries, hits_first, bypasses_max) in limits {
-                for (channels, ranks, load) in [(1, 1, 30), (1, 2, 90), (2, 2, 60)] {
-                    seed += 1;
-                    let scheduling =
-                        Scheduling { entries, writes, hits_first, bypasses_max, refresh };
-                    let config = config(hurried(&part), channels, ranks, scheduling);
-                    compare(&config, seed, cycles, load);
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn a_table_that_says_nothing_is_followed_too() {
-    let part = Part {
-        constraints: Cow::Borrowed(&[]),
-        four_activates_cycles: 0,
-        refresh_interval_cycles: 50,
-        ..DDR3_800
-    };
-    let scheduling = Scheduling {
-        entries: 4,
-        writes: WritePolicy::Unified,
-        hits_first: true,
-        bypasses_max: 3,
-        refresh: RefreshMode::AllBank,
-    };
-    for seed in 100..110 {
-        compare(&config(part.clone(), 1, 2, scheduling), seed, 2000, 95);
-    }
-}
-
-#[test]
-fn long_idle_times_are_passed_over_and_leave_the_same_state() {
-    for ranks in [1, 2] {
-        let all_bank = DramConfig::paper().scheduling;
-        long_idle_times(&config(DDR3_800, 2, ranks, all_bank));
-        let same_bank = Scheduling { refresh: RefreshMode::SameBank, ..all_bank };
-        long_idle_times(&config(DDR5_4800, 2, ranks, same_bank));
-        long_idle_times(&config(LPDDR5_6400, 1, ranks, same_bank));
-    }
-}
-
-fn long_idle_times(config: &DramConfig) {
-    let mut stepped = Dram::new(config).unwrap();
-    // A log keeps every refresh, so this one passes over nothing.
-    stepped.record_commands();
-    let mut skipped = Dram::new(config).unwrap();
-    let mut random = Random::new(7);
-    let interval = match config.scheduling.refresh {
-        RefreshMode::AllBank => config.part.refresh_interval_cycles,
-        RefreshMode::SameBank => config.part.set_refresh.unwrap().interval_cycles,
-    };
-    let mut now = 0;
-    for id in 0..200 {
-        now += random.below(40_000);
-        if id % 3 == 0 {
-            // The very cycle in which a refresh is due.
-            now = now.next_multiple_of(interval.into());
-            stepped.advance(now);
-            skipped.advance(now);
-            assert_eq!(stepped.stats(), skipped.stats());
-        }
-        let addr = PhysAddr::new(random.below(1 << 20));
-        let request = DramRequest { id, addr, write: false };
-        assert_eq!(stepped.offer(now, request), skipped.offer(now, request));
-        assert_eq!(stepped.next_event(), skipped.next_event());
-    }
-    now += 1 << 20;
-    stepped.advance(now);
-    skipped.advance(now);
-    assert_eq!(stepped.stats(), skipped.stats());
-    loop {
-        let (one, other) = (stepped.take_done(now), skipped.take_done(now));
-        assert_eq!(one, other);
-        if one.is_none() {
-            break;
-        }
-    }
-    skipped.check().unwrap();
-    // To the end of time.
-    skipped.advance(u64::MAX);
-    let total = skipped.stats().total();
-    assert!(total.refreshes + total.set_refreshes > 1 << 40);
-    skipped.check().unwrap();
 }

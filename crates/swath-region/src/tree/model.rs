@@ -1,11 +1,16 @@
 //! The three trees of region starts against an ordered set: every set of starts
 //! of a small space, random operations on large ones, every k from 5 to 40.
 
+extern crate std;
+
 use std::collections::BTreeSet;
+use std::prelude::v1::*;
+use std::{format, vec};
 
 use swath_arch::Vpn;
 use swath_arch::testing::Random;
-use swath_region::{DenseTree, LayeredTree, RegionTree, SparseTree, TreeError, dense_tree_words};
+
+use crate::tree::{DenseTree, LayeredTree, RegionTree, SparseTree, TreeError, dense_tree_words};
 
 /// The model: an ordered set of starts.
 struct Model {

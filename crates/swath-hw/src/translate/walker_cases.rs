@@ -1,15 +1,20 @@
 //! Descriptors computed by hand from the specifications, reads counted for
 //! each page size, faults, permissions, and random bytes as tables.
 
+extern crate std;
+
+use std::prelude::v1::*;
+use std::vec;
+
+use crate::{
+    AccessKind, Denied, Descriptor, Geometry, Leaf, LeafContiguity, Mmu, Operation, TableRights,
+    Translation, TranslationFault, Walk, WalkOrder, WalkStep, decode, permit, walk,
+};
 use proptest::prelude::*;
 use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, BusError, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order,
     PageRange, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr, Vpn,
-};
-use swath_hw::{
-    AccessKind, Denied, Descriptor, Geometry, Leaf, LeafContiguity, Mmu, Operation, TableRights,
-    Translation, TranslationFault, Walk, WalkOrder, WalkStep, decode, permit, walk,
 };
 
 fn leaf(frame: u64, entry_order: u8, order: u8, attributes: Attributes) -> Descriptor {
