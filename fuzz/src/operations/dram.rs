@@ -10,7 +10,7 @@ use swath_hw::{AddressMapping, DramConfig, DramRequest, RefreshMode, Scheduling,
 /// against all that was ever issued; then a trace, which says what was written.
 pub fn run(bytes: &[u8]) {
     let mut random = Random::given(bytes);
-    let part = hurried(PARTS[random.index(PARTS.len())]);
+    let part = hurried(&PARTS[random.index(PARTS.len())]);
     let (channels, ranks) = (1 << random.below(2), 1 << random.below(2));
     let high = 1 + random.below(6) as u32;
     let writes = match random.below(3) {

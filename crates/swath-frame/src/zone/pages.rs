@@ -114,7 +114,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
         self.state.allocate(&mut self.storage, count_frames, sink)
     }
 
-    /// Frees frames, which may be any part of what was allocated. O(n/64 + u) for n frames in u units,
+    /// Frees frames, which may be any part of what was allocated. O(n) for n frames,
     /// and what the page buddy takes.
     ///
     /// # Errors
@@ -163,6 +163,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
         }
         let (first, count) = (self.state.frame(extent.start.raw()), extent.count);
         let inside = (last - extent.start + 1) as usize;
+        let aside = (first..first + inside).find(|&at| self.bit(self.aside_at, at));
         let by_buddy = if H::CHECKED {
             self.state.refusal(&mut self.storage, extent).err()
         } else {
@@ -174,16 +175,18 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
                 }
             }
         };
-        let before = match by_buddy {
-            None => inside,
-            Some(FrameFreeError::NotAllocated { frame } | FrameFreeError::Foreign { frame }) => {
-                (frame - extent.start) as usize
+        let Some(aside) = aside.map(|at| self.state.frame_at(at)) else { return by_buddy };
+        match by_buddy {
+            Some(FrameFreeError::NotAllocated { frame } | FrameFreeError::Foreign { frame })
+                if frame < aside =>
+            {
+                by_buddy
             }
-            other => return other,
-        };
-        let mut aside = (first..first + before).filter(|&at| self.bit(self.aside_at, at));
-        let aside = aside.next().map(|at| self.state.frame_at(at));
-        aside.map(|frame| FrameFreeError::NotAllocated { frame }).or(by_buddy)
+            None | Some(FrameFreeError::NotAllocated { .. } | FrameFreeError::Foreign { .. }) => {
+                Some(FrameFreeError::NotAllocated { frame: aside })
+            }
+            corrupt => corrupt,
+        }
     }
 
     /// The first frame behind the unit around a frame.
