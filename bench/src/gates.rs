@@ -326,20 +326,8 @@ const GATES: &[Gate] = &[
     gate("segment-aligned-checked", 3780.0, || segment::<Checked>(Pair::Constrained)),
     gate("segment-passed-16k", 9500.0, || segments::hostile(1 << 14, count)),
     gate("segment-passed-1m", 9500.0, || segments::hostile(1 << 20, count)),
-    gate("baseline-frame", 2300.0, || segments::baseline::<Trusting>(Pair::Frame, count)),
-    gate("baseline-frame-checked", 2415.0, || segments::baseline::<Checked>(Pair::Frame, count)),
-    gate("baseline-20m", 2650.0, || segments::baseline::<Trusting>(Pair::Large, count)),
-    gate("baseline-20m-checked", 2782.0, || segments::baseline::<Checked>(Pair::Large, count)),
-    gate("huge-page", 1.0, || segments::huge::<Trusting>(count)),
-    gate("huge-page-checked", 1.0, || segments::huge::<Checked>(count)),
-    gate("pages-take", 1.0, || zone(Pages, Take(Movable))),
-    gate("pages-take-checked", 1.0, || zone(PagesChecked, Take(Movable))),
-    gate("pages-give", 1.0, || zone(Pages, Give)),
-    gate("pages-give-checked", 1.0, || zone(PagesChecked, Give)),
-    gate("pages-take-mixed", 1.0, || zone(Pages, TakeMixed)),
-    gate("pages-take-mixed-checked", 1.0, || zone(PagesChecked, TakeMixed)),
-    gate("pages-give-mixed", 1.0, || zone(Pages, GiveMixed)),
-    gate("pages-give-mixed-checked", 1.0, || zone(PagesChecked, GiveMixed)),
+    gate("baseline-frame", 2300.0, || segments::baseline(Pair::Frame, count)),
+    gate("baseline-20m", 2650.0, || segments::baseline(Pair::Large, count)),
 ];
 
 /// Gates whose first may take no more than the second, where both are run: the

@@ -3,8 +3,7 @@
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::segment::{
-    Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, HugePages, Segment, SegmentAllocator,
-    SegmentRequest,
+    Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, Segment, SegmentAllocator, SegmentRequest,
 };
 use swath_frame::{Hardening, Trusting};
 
@@ -58,28 +57,13 @@ pub(crate) fn global<H: Hardening>(
 }
 
 /// Pairs of calls on the baseline.
-pub(crate) fn baseline<H: Hardening>(
-    pair: Pair,
-    counted: fn(&mut dyn FnMut()),
-) -> Result<u64, String> {
+pub(crate) fn baseline(pair: Pair, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
     with_space(FRAMES >> 4, |space| {
-        let words = Baseline::<Vec<u64>, H>::storage_words(&space);
-        let baseline = Baseline::<_, H>::new(space, vec![0; words]);
-        let mut baseline = baseline.map_err(|error| error.to_string())?;
+        let words = Baseline::<Vec<u64>>::storage_words(&space);
+        let mut baseline =
+            Baseline::<_>::new(space, vec![0; words]).map_err(|error| error.to_string())?;
         let calls = pairs(&mut baseline, pair, counted)?;
         baseline.check()?;
-        Ok(calls)
-    })
-}
-
-/// Pairs of calls on pages, half of which are in use, as many as the bitmap has frames.
-pub(crate) fn huge<H: Hardening>(counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
-    with_space(FRAMES, |space| {
-        let words = HugePages::<Vec<u64>, H>::storage_words(&space);
-        let pages = HugePages::<_, H>::new(space, vec![0; words]);
-        let mut pages = pages.map_err(|error| error.to_string())?;
-        let calls = pairs(&mut pages, Pair::Frame, counted)?;
-        pages.check()?;
         Ok(calls)
     })
 }

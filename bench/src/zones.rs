@@ -14,10 +14,7 @@ use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, ListPlacement, Placement, PoolPlacement, PoolPolicy,
 };
 use swath_frame::zone::linux::{LinuxZone, PAGEBLOCK_ORDER};
-use swath_frame::{
-    BuddyConfig, ByteRange, Checked, Hardening, HeadOfList, MemoryMap, Mobility, PageZone,
-    Trusting, ZoneAllocator,
-};
+use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
 
 use crate::random::Random;
 
@@ -38,9 +35,6 @@ pub(crate) enum Design {
     ArrayChecked,
     ListChecked,
     AdaptiveChecked,
-    /// The page buddy system with the lists of ARMv8.
-    Pages,
-    PagesChecked,
 }
 
 /// What the measured calls do.
@@ -124,8 +118,6 @@ impl Design {
             Self::AdaptiveChecked => {
                 checked_bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PACKED))?
             }
-            Self::Pages => page_zone::<Trusting>(&map)?,
-            Self::PagesChecked => page_zone::<Checked>(&map)?,
         })
     }
 }
@@ -133,13 +125,6 @@ impl Design {
 fn linux_zone(map: &MemoryMap<'_>, span: Extent) -> Result<LinuxZone<Vec<u64>>, String> {
     let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
     LinuxZone::new(map, span, PAGEBLOCK_ORDER, storage).map_err(text)
-}
-
-fn page_zone<H: Hardening + 'static>(map: &MemoryMap<'_>) -> Result<Zone, String> {
-    type Pages<H> = PageZone<Vec<u64>, HeadOfList, H>;
-    let config = BuddyConfig::PBS_ARMV8;
-    let words = Pages::<H>::storage_words(map, config, TOP);
-    Ok(Box::new(Pages::<H>::new(map, config, TOP, vec![0; words]).map_err(text)?))
 }
 
 fn bank_zone<P: Placement + 'static>(

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod bounded;
+pub mod hardware;
 pub mod operations;
 pub mod parsers;
 pub mod target;

@@ -1,7 +1,7 @@
 //! The list of all targets.
 
 use crate::target::Target;
-use crate::{operations, parsers};
+use crate::{hardware, operations, parsers};
 
 /// Returns the target of a name.
 pub fn find(name: &str) -> Option<&'static Target> {
@@ -54,7 +54,7 @@ targets! {
     address_space, 1024, operations::address_space::run, "Address spaces, three formats, all coalescings: the hardware's walker and TLBs";
     pmap, 1024, operations::pmap::run, "Mappings of two spaces, three formats, superpages: the hardware's walker and TLBs";
     migration, 1024, operations::migration::run, "Banks emptied while memory fails: contents, the hardware's walker and TLBs";
-    dram, 1024, operations::dram::run, "Memory with time, all parts: one that tries every command in every cycle; its traces";
+    dram, 1024, hardware::dram::run, "Memory with time, all parts: one that tries every command in every cycle; its traces";
     regions, 1024, operations::regions::run, "Real-time regions, arrays and nodes: the RTMMU";
     heap, 1024, operations::heap::run, "TLSF and half-fit in every tier: a map of the bytes in use";
     front, 1024, operations::front::run, "The per-CPU front over three page buddies: sets of frames";

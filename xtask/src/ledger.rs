@@ -1,5 +1,5 @@
-//! What fuzzing has come to so far: a file of the project that every campaign adds to, on whatever
-//! machine, so that many short ones make the hours that one session does not have.
+//! The ledger of fuzzing: a file of the project to which every campaign adds its executions and its
+//! time, on whatever machine, so that many short ones make hours.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const FILE: &str = "fuzz/ledger.toml";
 
 const HEAD: &str = "\
-# What fuzzing has come to, summed over all campaigns; `cargo xtask fuzz` adds to it, `--ledger` shows
+# Executions and time of fuzzing, summed over all campaigns; `cargo xtask fuzz` adds to it, `--ledger` shows
 # it. `seconds` are the fuzzer's processor time, `clean_seconds` and `clean_executions` those since
 # the last finding, or since code that the target attacks was found wrong by other means. `edges` is
 # the widest coverage that a campaign ended with, in the program as it was then.

@@ -42,7 +42,7 @@ struct Waiting {
 }
 
 #[derive(Default)]
-struct Counts {
+struct Tallies {
     classes: [u64; 3],
     forwarded: u64,
     latency: u64,
@@ -58,7 +58,7 @@ struct Channel {
     due: Vec<Cycle>,
     draining: bool,
     passed: Option<(u64, u32)>,
-    counts: Counts,
+    counts: Tallies,
 }
 
 impl Channel {
@@ -77,7 +77,7 @@ impl Channel {
             history: Vec::new(),
             draining: false,
             passed: None,
-            counts: Counts::default(),
+            counts: Tallies::default(),
             config: config.clone(),
         }
     }

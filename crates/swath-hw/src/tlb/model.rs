@@ -11,7 +11,7 @@ use swath_arch::testing::Random;
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
+struct ModelEntry {
     kind: EntryKind,
     start: u64,
     end: u64,
@@ -23,7 +23,7 @@ struct Model {
     geometry: Geometry,
     distance: u32,
     /// Most recently used first.
-    sets: Vec<Vec<Entry>>,
+    sets: Vec<Vec<ModelEntry>>,
     stats: TlbStats,
 }
 
@@ -49,7 +49,7 @@ impl Model {
         self.stats.accesses += 1;
         for kind in [EntryKind::Regular, EntryKind::Anchor] {
             let set = self.set(kind, page);
-            let hit = |e: &Entry| e.kind == kind && e.start <= page && page < e.end;
+            let hit = |e: &ModelEntry| e.kind == kind && e.start <= page && page < e.end;
             assert!(self.sets[set].iter().filter(|e| hit(e)).count() <= 1, "two matching ways");
             if let Some(way) = self.sets[set].iter().position(hit) {
                 let entry = self.sets[set].remove(way);
@@ -65,7 +65,7 @@ impl Model {
         None
     }
 
-    fn fill(&mut self, page: u64, new: Entry) {
+    fn fill(&mut self, page: u64, new: ModelEntry) {
         let set = self.set(new.kind, page);
         let window =
             |page: u64, shift: u32| (page >> shift << shift, ((page >> shift) + 1) << shift);
@@ -104,7 +104,7 @@ impl Model {
             self.stats.evictions += 1;
         }
         let frame = new.frame + (start - new.start);
-        self.sets[set].insert(0, Entry { kind: new.kind, start, end, frame });
+        self.sets[set].insert(0, ModelEntry { kind: new.kind, start, end, frame });
     }
 
     fn invalidate(&mut self, start: u64, end: u64) {
@@ -115,7 +115,7 @@ impl Model {
         }
     }
 
-    fn entries(&self) -> Vec<Entry> {
+    fn entries(&self) -> Vec<ModelEntry> {
         self.sets.concat()
     }
 }
@@ -123,7 +123,7 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Lookup(u64),
-    Fill(u64, Entry),
+    Fill(u64, ModelEntry),
     InvalidatePage(u64),
     InvalidateRange(u64, u64),
     InvalidateAll,
@@ -163,7 +163,7 @@ fn apply(tlb: &mut Tlb, model: &mut Model, op: Op) {
     let mut entries = Vec::new();
     tlb.for_each(&mut |kind, pages, frame| {
         let (start, end) = (pages.start.raw(), pages.end().raw());
-        entries.push(Entry { kind, start, end, frame: frame.raw() });
+        entries.push(ModelEntry { kind, start, end, frame: frame.raw() });
     });
     // Order of use and contents of every set, exactly.
     assert_eq!(entries, model.entries());
@@ -180,9 +180,9 @@ enum Design {
     At,
 }
 
-fn random_fill(random: &mut Random, design: Design, distance: Order, page: u64) -> Entry {
+fn random_fill(random: &mut Random, design: Design, distance: Order, page: u64) -> ModelEntry {
     let regular =
-        |start, len, frame| Entry { kind: EntryKind::Regular, start, end: start + len, frame };
+        |start, len, frame| ModelEntry { kind: EntryKind::Regular, start, end: start + len, frame };
     let frame = 1000 + random.below(1 << 20);
     match design {
         Design::Trad => regular(page, 1, frame),
@@ -214,7 +214,7 @@ fn random_fill(random: &mut Random, design: Design, distance: Order, page: u64) 
                 _ => {
                     let len = page - anchor + 1 + random.below(distance.frames());
                     let kind = EntryKind::Anchor;
-                    Entry { kind, start: anchor, end: anchor + len, frame }
+                    ModelEntry { kind, start: anchor, end: anchor + len, frame }
                 }
             }
         }
@@ -296,12 +296,12 @@ fn all_short_sequences_agree_with_the_model() {
     for (start, end) in [(0, 1), (1, 2), (3, 4), (0, 2), (1, 3), (2, 4), (0, 3), (1, 4), (0, 4)] {
         for page in [start, end - 1] {
             let frame = 100 * (1 + ops.len() as u64);
-            ops.push(Op::Fill(page, Entry { kind: EntryKind::Regular, start, end, frame }));
+            ops.push(Op::Fill(page, ModelEntry { kind: EntryKind::Regular, start, end, frame }));
         }
     }
     for (page, start, end) in [(0, 0, 1), (1, 0, 2), (3, 2, 4)] {
         let frame = 100 * (1 + ops.len() as u64);
-        ops.push(Op::Fill(page, Entry { kind: EntryKind::Anchor, start, end, frame }));
+        ops.push(Op::Fill(page, ModelEntry { kind: EntryKind::Anchor, start, end, frame }));
     }
     ops.extend([Op::InvalidatePage(0), Op::InvalidatePage(2), Op::InvalidateRange(1, 3)]);
     for geometry in [

@@ -12,13 +12,13 @@ use swath_arch::testing::Random;
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
+struct ModelEntry {
     start: u64,
     end: u64,
     frame: u64,
 }
 
-impl Entry {
+impl ModelEntry {
     fn covers(&self, page: u64) -> bool {
         self.start <= page && page < self.end
     }
@@ -32,7 +32,7 @@ impl Entry {
 /// For each array its sets, the most recently used entry first.
 struct Model {
     form: TlbForm,
-    arrays: Vec<Vec<Vec<Entry>>>,
+    arrays: Vec<Vec<Vec<ModelEntry>>>,
     hits: [u64; 53],
     misses: u64,
 }
@@ -59,14 +59,14 @@ impl Model {
         None
     }
 
-    fn fill(&mut self, page: u64, mut new: Entry) {
-        let clip = |entry: &mut Entry, k: u32| {
+    fn fill(&mut self, page: u64, mut new: ModelEntry) {
+        let clip = |entry: &mut ModelEntry, k: u32| {
             let low = page >> k << k;
             let start = entry.start.max(low);
             entry.frame += start - entry.start;
             (entry.start, entry.end) = (start, entry.end.min(low + (1 << k)));
         };
-        let fits = |e: &Entry| {
+        let fits = |e: &ModelEntry| {
             let arrays = self.form.arrays();
             arrays.iter().position(|array| e.class() <= array.largest.k())
         };
@@ -80,7 +80,7 @@ impl Model {
         let TlbArray { geometry: Geometry { sets, ways, index_shift }, indexing, .. } =
             self.form.arrays()[at];
         let by_size = indexing == Indexing::Size && sets > 1;
-        let superpage = |e: &Entry| by_size && e.class() > index_shift;
+        let superpage = |e: &ModelEntry| by_size && e.class() > index_shift;
         let aligned = (new.end - new.start).is_power_of_two()
             && new.start.is_multiple_of(new.end - new.start);
         let mut shift = index_shift;
@@ -91,7 +91,7 @@ impl Model {
         }
         let set = &mut self.arrays[at][((page >> shift) % u64::from(sets)) as usize];
         if shift == index_shift {
-            let Entry { start: from, end: to, .. } = new;
+            let ModelEntry { start: from, end: to, .. } = new;
             for e in set.iter().filter(|e| !superpage(e) && e.start < to && from < e.end) {
                 if e.start < from {
                     new.frame += e.end.max(new.start) - new.start;
@@ -118,7 +118,7 @@ fn array(sets: u32, ways: u32, index_shift: u32, indexing: Indexing, largest: u8
     TlbArray { geometry, indexing, largest: Order::known(largest) }
 }
 
-fn fill_of(page: u64, entry: Entry) -> TlbFill {
+fn fill_of(page: u64, entry: ModelEntry) -> TlbFill {
     let pages = PageRange::new(Vpn::new(entry.start), entry.end - entry.start);
     let (frame, attributes) = (Pfn::new(entry.frame), Attributes::USER_DATA);
     TlbFill::new(EntryKind::Regular, Vpn::new(page), pages, frame, attributes).unwrap()
@@ -180,11 +180,11 @@ fn random_operations_agree_with_the_model() {
                             let frame = 1000 + random.below(1 << 20);
                             let entry = if coalesced && random.below(2) == 0 {
                                 let (before, after) = (random.below(9).min(page), random.below(9));
-                                Entry { start: page - before, end: page + after + 1, frame }
+                                ModelEntry { start: page - before, end: page + after + 1, frame }
                             } else {
                                 let k = [0, 0, 0, 2, 2, 4, 6][random.below(7) as usize];
                                 let start = page >> k << k;
-                                Entry { start, end: start + (1 << k), frame }
+                                ModelEntry { start, end: start + (1 << k), frame }
                             };
                             tlb.fill(&fill_of(page, entry));
                             model.fill(page, entry);
@@ -195,7 +195,7 @@ fn random_operations_agree_with_the_model() {
                 let mut entries = Vec::new();
                 tlb.for_each(&mut |_, pages, frame| {
                     let (start, end) = (pages.start.raw(), pages.end().raw());
-                    entries.push(Entry { start, end, frame: frame.raw() });
+                    entries.push(ModelEntry { start, end, frame: frame.raw() });
                 });
                 assert_eq!(entries, model.arrays.concat().concat(), "step {step}");
             }
@@ -239,7 +239,7 @@ fn reach_is_that_of_the_sizes() {
                 let page = (i << order) + 3 % (1 << order);
                 if tlb.lookup(Vpn::new(page)).is_none() {
                     let start = i << order;
-                    let entry = Entry { start, end: start + (1 << order), frame: start };
+                    let entry = ModelEntry { start, end: start + (1 << order), frame: start };
                     tlb.fill(&fill_of(page, entry));
                 }
             }
@@ -261,8 +261,8 @@ fn stale_base_pages_answer_until_they_are_invalidated() {
     let by_size = TlbForm::unified(Geometry { sets: 8, ways: 4, index_shift: 0 }, Indexing::Size);
     for form in [split, by_size] {
         let mut tlb = SplitTlb::new(&form, Order::BASE).unwrap();
-        tlb.fill(&fill_of(5, Entry { start: 5, end: 6, frame: 77 }));
-        tlb.fill(&fill_of(6, Entry { start: 0, end: 512, frame: 1024 }));
+        tlb.fill(&fill_of(5, ModelEntry { start: 5, end: 6, frame: 77 }));
+        tlb.fill(&fill_of(6, ModelEntry { start: 0, end: 512, frame: 1024 }));
         let frame = |tlb: &mut SplitTlb, page| tlb.lookup(Vpn::new(page)).map(|h| h.frame.raw());
         assert_eq!(frame(&mut tlb, 5), Some(77));
         assert_eq!(frame(&mut tlb, 7), Some(1031));
