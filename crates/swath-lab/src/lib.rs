@@ -6,6 +6,8 @@ pub mod papers;
 pub mod report;
 pub mod source;
 pub mod study;
+pub mod sweep;
+pub mod table;
 
 /// The README's example, tested.
 #[cfg(doctest)]

@@ -236,6 +236,56 @@ fn wrong_lines_are_named() {
 }
 
 #[test]
+fn plain_text_and_csv() {
+    use AccessKind::{Fetch, Read, Write};
+    let expected = [access(0x1000, 1, Read), access(4096, 8, Write), access(0xffff_0000, 4, Fetch)];
+    for text in [
+        "0x1000 r\n4096 W 8\n0xFFFF0000\tifetch 4\n",
+        "# a comment\n\n  r 0x1000\r\nst 0x1000 8\r\nI 4294901760 4\r\n",
+        "0x1000,read\n4096,store,8\n0xffff0000,fetch,4\n",
+        "0x1000;LD;1\n0x1000;ST;8\n0xffff0000;x;4\n",
+        "size,pc,type,addr\n1,9,r,0x1000\n8,,w,4096\n4,0,i,0xffff0000\n",
+        "\"kind\";\"address\";\"length\"\nr;4096;1\nw;4096;8\nf;0xffff0000;4\n",
+    ] {
+        assert_eq!(open(text.as_bytes(), None).unwrap().format(), TraceFormat::Plain, "{text}");
+        let (all, failure) = read(text.as_bytes(), None);
+        assert!(failure.is_none(), "{text}: {failure:?}");
+        assert_eq!(all, expected, "{text}");
+    }
+    for (line, why) in [
+        ("1000\n", "no kind"),
+        ("r\n", "no address"),
+        ("zz r\n", "no address"),
+        ("0x r\n", "no address"),
+        ("0x+1 r\n", "no address"),
+        ("-1 r\n", "no address"),
+        ("18446744073709551616 r\n", "no address"),
+        ("0x10000000000000000 r\n", "no address"),
+        ("0x10 q\n", "no kind"),
+        ("0x10 r 0\n", "no bytes"),
+        ("0x10 r 65536\n", "a length"),
+        ("0x10 r 1 2\n", "more than"),
+        ("0xffffffffffffffff r 2\n", "beyond the last"),
+        ("addr,kind\n", "no address"),
+        ("\u{e9} r\n", "no address"),
+        ("0x10 r", "cut short"),
+        ("1".repeat(5000).as_str(), "4096 bytes"),
+    ] {
+        let text = format!("0x1000 r\n{line}");
+        let (all, failure) = read(text.as_bytes(), Some(TraceFormat::Plain));
+        assert_eq!(all, expected[..1], "{line}");
+        let failure = failure.unwrap().to_string();
+        assert!(failure.contains(why), "{line}: {failure}");
+        assert!(failure.contains("line 2, byte 9") || why == "cut short", "{line}: {failure}");
+    }
+    let (_, failure) = read(b"# nothing\n\n", Some(TraceFormat::Plain));
+    assert!(matches!(failure, Some(TraceError::NoAccesses { lines: 2 })), "{failure:?}");
+    // Lackey's text is still lackey's, whatever stands before it.
+    assert_eq!(open(b"==1== x\nI  1,1\n", None).unwrap().format(), TraceFormat::Lackey);
+    assert_eq!(open(b" L 1000,8\n", None).unwrap().format(), TraceFormat::Lackey);
+}
+
+#[test]
 fn long_foreign_lines_are_skipped() {
     let mut text = "x".repeat(1 << 20).into_bytes();
     text.extend(b"\n L 5,1\n");
@@ -693,7 +743,7 @@ proptest! {
         }
         layers.extend(compressed(&bytes).map(|(_, packed)| packed));
         for layer in layers {
-            for format in [None, Some(TraceFormat::Lackey), Some(TraceFormat::ChampSim), Some(TraceFormat::Swath)] {
+            for format in [None, Some(TraceFormat::Lackey), Some(TraceFormat::ChampSim), Some(TraceFormat::Plain), Some(TraceFormat::Swath)] {
                 let (all, failure) = read(&layer, format);
                 if let Some(error) = failure {
                     prop_assert!(!error.to_string().is_empty());

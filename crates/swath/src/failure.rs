@@ -7,6 +7,9 @@ use swath_lab::report::error::ReportError;
 use swath_lab::source::real::InputError;
 use swath_lab::study::journal::JournalError;
 use swath_lab::study::run::StudyError;
+use swath_lab::sweep::definition::SweepError;
+use swath_lab::sweep::merge::MergeError;
+use swath_lab::sweep::run::RunError;
 
 /// A failure and its exit code.
 pub(crate) struct Failure {
@@ -69,5 +72,34 @@ impl From<StudyError> for Failure {
             _ => 1,
         };
         Self::new(code, error)
+    }
+}
+
+impl From<SweepError> for Failure {
+    fn from(error: SweepError) -> Self {
+        Self::new(2, error)
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Study(error) => error.into(),
+            RunError::Folder(error) => error.into(),
+            RunError::Journal(error) => error.into(),
+            RunError::Plan(error) => Self::new(2, error),
+            RunError::Table(_) | RunError::Threads(_) => Self::new(1, error),
+        }
+    }
+}
+
+impl From<MergeError> for Failure {
+    fn from(error: MergeError) -> Self {
+        match error {
+            MergeError::Folder(error) => error.into(),
+            MergeError::Table(_) => Self::new(1, error),
+            // The shards that were named do not go together.
+            _ => Self::new(2, error),
+        }
     }
 }

@@ -18,9 +18,11 @@ mod progress;
 mod record;
 mod replay;
 mod report;
+mod resources;
 mod show;
 mod snapshot;
 mod study;
+mod sweep;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -48,6 +50,11 @@ struct Cli {
 enum Command {
     /// Run studies and write the report: figures, tables, data.
     Study(study::StudyArgs),
+    /// Run a plan at every combination of values of its keys, and write one
+    /// table.
+    Sweep(sweep::SweepArgs),
+    /// Put the shards of a sweep together as one run would have written them.
+    Merge(sweep::MergeArgs),
     /// Render a report anew from the results in it: drawings, rows and the page.
     Report(report::ReportArgs),
     /// Read which frames of this Linux machine are free and what the others
@@ -93,6 +100,8 @@ fn main() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     let result = match cli.command {
         Command::Study(args) => study::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
+        Command::Merge(args) => sweep::merge(&args),
         Command::Report(args) => report::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Record(command) => record::run(command).map(|exit| code = exit),

@@ -10,7 +10,7 @@ use swath_lab::report::write::{self, Rendered};
 use swath_lab::source::real::{Machine, RealInput};
 use swath_lab::study::journal::{Begun, Journal};
 use swath_lab::study::kind::{ReadyStudy, Uses};
-use swath_lab::study::needs::{Limits, mib};
+use swath_lab::study::needs::mib;
 use swath_lab::study::registry;
 use swath_lab::study::results::{Claim, StudyResult};
 use swath_lab::study::run::{Outcome, Run, Shared};
@@ -20,6 +20,7 @@ use swath_trace::whole;
 
 use crate::failure::Failure;
 use crate::progress::{Bar, watch_for_interrupts};
+use crate::resources::Resources;
 
 /// The longest plan: those that come with the program have up to a hundredth.
 const PLAN_BYTES_MAX: u64 = 1 << 20;
@@ -52,7 +53,8 @@ pub(crate) struct StudyArgs {
     #[arg(long, requires = "memory")]
     unknown_free: bool,
     /// Use the accesses of a real program: valgrind lackey's text, ChampSim's
-    /// records or `swath record accesses`, plain or compressed.
+    /// records, plain text or CSV of addresses and kinds, or `swath record accesses`, plain or
+    /// compressed.
     #[arg(long, value_name = "FILE")]
     accesses: Option<PathBuf>,
     /// Measure this machine, too, in the studies that can.
@@ -61,14 +63,8 @@ pub(crate) struct StudyArgs {
     /// Another seed than the plan's.
     #[arg(long)]
     seed: Option<u64>,
-    /// Threads; as many as processors if not given.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: Option<u16>,
-    /// The most memory that a study may take, as in 3GiB; three quarters of the machine's if
-    /// not given. Fewer points are measured at a time within it, and a plan whose points do
-    /// not fit is refused.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    memory_limit: Option<u64>,
+    #[command(flatten)]
+    resources: Resources,
     /// Measure every point anew, whatever a run that did not end has measured.
     #[arg(long)]
     fresh: bool,
@@ -290,20 +286,10 @@ fn list(plans: &Plans, json: bool) {
     }
 }
 
-/// Threads that the user, or the machine, has for a study.
-fn jobs(args: &StudyArgs) -> u64 {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    args.jobs.map_or_else(cores, u64::from)
-}
-
-fn limits(args: &StudyArgs) -> Limits {
-    let here = Limits::here();
-    Limits { memory_bytes: args.memory_limit.unwrap_or(here.memory_bytes), ..here }
-}
-
 /// Threads on which a study keeps within the limits.
 fn threads(args: &StudyArgs, plan: &dyn ReadyStudy, run: &Run<'_>) -> Result<u64, Failure> {
-    plan.threads_within(run, jobs(args), limits(args)).map_err(|error| Failure::new(2, error))
+    plan.threads_within(run, args.resources.jobs(), args.resources.limits())
+        .map_err(|error| Failure::new(2, error))
 }
 
 /// Prints each plan's statements, which of them its machine or load rules out, and the memory
@@ -322,7 +308,7 @@ fn check(args: &StudyArgs, plans: &Plans, run: &Run<'_>) -> Result<(), Failure> 
             "not_comparable": apart,
             "threads": threads,
             "memory_bytes": memory,
-            "memory_limit_bytes": limits(args).memory_bytes,
+            "memory_limit_bytes": args.resources.limits().memory_bytes,
         }));
         if args.json {
             continue;
@@ -340,20 +326,6 @@ fn check(args: &StudyArgs, plans: &Plans, run: &Run<'_>) -> Result<(), Failure> 
         say!("{}", json!({ "plans": checked }));
     }
     Ok(())
-}
-
-/// A number of bytes with its unit: 512MiB, 3GiB, or bytes alone.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match text[digits.len()..].trim_start() {
-        "" | "B" => 0,
-        "KiB" | "K" => 10,
-        "MiB" | "M" => 20,
-        "GiB" | "G" => 30,
-        other => return Err(format!("{other:?} is none of B, KiB, MiB and GiB")),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("{digits:?} is no number"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| "more than 2^64 bytes".to_owned())
 }
 
 fn plans(args: &StudyArgs) -> Result<Plans, Failure> {

@@ -11,3 +11,4 @@ mod program;
 mod real_memory;
 mod resume;
 mod study_command;
+mod sweep;

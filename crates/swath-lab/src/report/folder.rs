@@ -148,9 +148,26 @@ impl Folder {
     /// # Errors
     /// [`ReportError::File`].
     pub(crate) fn put_index(&self, page: &str) -> Result<PathBuf, ReportError> {
-        let (path, new) = (self.dir.join(INDEX_FILE), self.work.join(INDEX_FILE));
-        let written = write(&new, page.as_bytes());
-        self.tidy(written.and_then(|()| fs::rename(&new, &path).map_err(at(&path))))?;
+        self.put_file(INDEX_FILE, |path| write(path, page.as_bytes()))
+    }
+
+    /// Puts a file in its place in one step, once `write` has written it aside.
+    ///
+    /// # Errors
+    /// That of `write`, or [`ReportError::File`].
+    pub(crate) fn put_file<E: From<ReportError>>(
+        &self,
+        name: &str,
+        write: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<PathBuf, E> {
+        let (path, new) = (self.dir.join(name), self.work.join(name));
+        let put =
+            write(&new).and_then(|()| fs::rename(&new, &path).map_err(|e| at(&path)(e).into()));
+        if let Err(error) = put {
+            let _ = self.mend();
+            return Err(error);
+        }
+        sync(&self.dir);
         Ok(path)
     }
 

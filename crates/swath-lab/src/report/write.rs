@@ -236,6 +236,14 @@ fn csv_rows(figure: &Figure, series: &[Series]) -> io::Result<Vec<u8>> {
     rows.into_inner().map_err(|error| error.into_error())
 }
 
+/// The bytes of a study's [`RESULTS_FILE`].
+///
+/// # Errors
+/// [`ReportError::Json`].
+pub fn results_json(result: &StudyResult) -> Result<Vec<u8>, ReportError> {
+    json(PathBuf::from(RESULTS_FILE), result)
+}
+
 fn json(path: PathBuf, value: &impl Serialize) -> Result<Vec<u8>, ReportError> {
     match serde_json::to_vec_pretty(value) {
         Ok(mut bytes) => {

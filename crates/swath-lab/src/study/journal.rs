@@ -19,7 +19,8 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -68,8 +69,8 @@ pub struct Journal {
     opened: Instant,
     synced_ms: AtomicU64,
     is_empty: AtomicBool,
-    /// Results by stage and point.
-    recorded: HashMap<(u32, u32), Vec<u8>>,
+    /// The places of results in the file, by stage and point.
+    recorded: Recorded,
     stages: AtomicU32,
     counts: Counts,
 }
@@ -90,7 +91,8 @@ struct Counts {
 }
 
 impl Journal {
-    /// Opens the journal in `path`, or begins one. O(b) for its bytes.
+    /// Opens the journal in `path`, or begins one. O(b) for its bytes, of which one record at a time
+    /// is in memory.
     ///
     /// # Errors
     /// [`JournalError`] if the file system refuses, or the key is longer than 4 GiB.
@@ -99,21 +101,24 @@ impl Journal {
             |error: io::Error| JournalError { path: path.to_owned(), what: error.to_string() };
         let mut file = File::options().read(true).append(true).create(true).open(path);
         let file = file.as_mut().map_err(|error| fault(io::Error::from(error.kind())))?;
-        let mut bytes = Vec::new();
         // What was made for nothing goes; what may have points in it stays.
         let remove = || drop(std::fs::remove_file(path));
-        if let Err(error) = file.read_to_end(&mut bytes) {
-            if file.metadata().is_ok_and(|about| about.len() == 0) {
-                remove();
+        let scanned =
+            file.metadata().and_then(|about| Ok((about.len(), scan(file, about.len(), key)?)));
+        let (all, (recorded, whole)) = match scanned {
+            Ok((all, found)) => (all, found.unwrap_or_default()),
+            Err(error) => {
+                if file.metadata().is_ok_and(|about| about.len() == 0) {
+                    remove();
+                }
+                return Err(fault(error));
             }
-            return Err(fault(error));
-        }
-        let (recorded, whole) = parse(&bytes, key).unwrap_or_default();
-        let begun = match (bytes.len(), whole) {
+        };
+        let begun = match (all, whole) {
             (0, _) => Begun::Anew,
             (_, 0) => Begun::Replaced,
             (all, whole) => {
-                Begun::Resumed { points: recorded.len() as u64, cut_bytes: (all - whole) as u64 }
+                Begun::Resumed { points: recorded.len() as u64, cut_bytes: all - whole }
             }
         };
         let file = start(file, key, whole).map_err(|error| {
@@ -135,6 +140,22 @@ impl Journal {
         Ok((journal, begun))
     }
 
+    /// Returns true if [`open`](Self::open) would not write over a file of something else: if `path` is
+    /// a journal with this key, empty or not there. O(b) for its bytes.
+    ///
+    /// # Errors
+    /// [`JournalError`] if it cannot be read.
+    pub fn fits(path: &Path, key: &str) -> Result<bool, JournalError> {
+        let fault =
+            |error: io::Error| JournalError { path: path.to_owned(), what: error.to_string() };
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            opened => opened.map_err(fault)?,
+        };
+        let length = file.metadata().map_err(fault)?.len();
+        Ok(length == 0 || scan(&file, length, key).map_err(fault)?.is_some())
+    }
+
     /// Points so far that were in the journal when it was opened, and all.
     pub fn counts(&self) -> (u64, u64) {
         let Counts { points, resumed } = &self.counts;
@@ -142,15 +163,17 @@ impl Journal {
     }
 
     /// The next list of points, of which there are so many.
-    pub(crate) fn stage(&self, points: usize) -> u32 {
+    pub fn stage(&self, points: usize) -> u32 {
         self.counts.points.fetch_add(points as u64, Ordering::Relaxed);
         self.stages.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The result of a point that was measured before.
-    pub(crate) fn recall<R: DeserializeOwned>(&self, stage: u32, point: u32) -> Option<R> {
-        let bytes = self.recorded.get(&(stage, point))?;
-        let result = postcard::from_bytes(bytes).ok()?;
+    pub fn recall<R: DeserializeOwned>(&self, stage: u32, point: u32) -> Option<R> {
+        let &(at, length) = self.recorded.get(&(stage, point))?;
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, at).ok()?;
+        let result = postcard::from_bytes(&bytes).ok()?;
         self.counts.resumed.fetch_add(1, Ordering::Relaxed);
         Some(result)
     }
@@ -159,7 +182,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError`] if the file system refuses, or it is longer than 4 GiB.
-    pub(crate) fn record<R: Serialize>(
+    pub fn record<R: Serialize>(
         &self,
         stage: u32,
         point: u32,
@@ -187,8 +210,8 @@ impl Journal {
 
 /// Cuts a journal after its whole records, writes the key if there are none, and gives the file to
 /// append to.
-fn start(file: &mut File, key: &str, whole: usize) -> io::Result<File> {
-    file.set_len(whole as u64)?;
+fn start(file: &mut File, key: &str, whole: u64) -> io::Result<File> {
+    file.set_len(whole)?;
     if whole == 0 {
         let record = record(key.as_bytes()).ok_or(io::ErrorKind::FileTooLarge)?;
         file.write_all(&[MAGIC, &record].concat())?;
@@ -211,33 +234,62 @@ fn checksum(length: u32, bytes: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// The first record's bytes and the rest, if there is a whole record.
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    let (sum, rest) = rest.split_first_chunk::<4>()?;
-    let length = u32::from_le_bytes(*length);
-    let (own, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    (checksum(length, own) == u32::from_le_bytes(*sum)).then_some((own, rest))
-}
-
-type Recorded = HashMap<(u32, u32), Vec<u8>>;
+/// Places and lengths of results by stage and point.
+type Recorded = HashMap<(u32, u32), (u64, usize)>;
 
 /// The points of a journal with this key, and the length up to the end of the last whole
 /// record; nothing if it has another.
-fn parse(bytes: &[u8], key: &str) -> Option<(Recorded, usize)> {
-    let (own, mut rest) = split(bytes.strip_prefix(MAGIC)?)?;
-    if own != key.as_bytes() {
-        return None;
+fn scan(file: &File, length: u64, key: &str) -> io::Result<Option<(Recorded, u64)>> {
+    let mut records = Records { from: BufReader::new(file), at: 0, length };
+    records.from.seek(SeekFrom::Start(0))?;
+    let mut magic = Vec::new();
+    if !records.take(MAGIC.len() as u64, &mut magic)? || magic != MAGIC {
+        return Ok(None);
     }
-    let mut recorded = Recorded::new();
-    while let Some((own, after)) = split(rest) {
-        let Some((stage, own)) = own.split_first_chunk::<4>() else { break };
-        let Some((point, own)) = own.split_first_chunk::<4>() else { break };
+    let mut own = Vec::new();
+    if !records.next(&mut own)? || own != key.as_bytes() {
+        return Ok(None);
+    }
+    let (mut recorded, mut whole) = (Recorded::new(), records.at);
+    while records.next(&mut own)? {
+        let Some((stage, rest)) = own.split_first_chunk::<4>() else { break };
+        let Some((point, rest)) = rest.split_first_chunk::<4>() else { break };
         let place = (u32::from_le_bytes(*stage), u32::from_le_bytes(*point));
-        recorded.insert(place, own.to_vec());
-        rest = after;
+        recorded.insert(place, (records.at - rest.len() as u64, rest.len()));
+        whole = records.at;
     }
-    Some((recorded, bytes.len() - rest.len()))
+    Ok(Some((recorded, whole)))
+}
+
+/// The records of a file, read one after the other.
+struct Records<R> {
+    from: R,
+    at: u64,
+    /// The file's.
+    length: u64,
+}
+
+impl<R: Read> Records<R> {
+    /// Reads so many bytes, if there are as many.
+    fn take(&mut self, count: u64, bytes: &mut Vec<u8>) -> io::Result<bool> {
+        bytes.clear();
+        if count > self.length - self.at {
+            return Ok(false);
+        }
+        self.at += count;
+        (&mut self.from).take(count).read_to_end(bytes).map(|read| read as u64 == count)
+    }
+
+    /// Reads the next record's bytes, if there is a whole one.
+    fn next(&mut self, own: &mut Vec<u8>) -> io::Result<bool> {
+        if !self.take(8, own)? {
+            return Ok(false);
+        }
+        let Some((length, sum)) = own.split_first_chunk::<4>() else { return Ok(false) };
+        let length = u32::from_le_bytes(*length);
+        let sum = sum.try_into().map(u32::from_le_bytes).ok();
+        Ok(self.take(length.into(), own)? && sum == Some(checksum(length, own)))
+    }
 }
 
 #[cfg(test)]
@@ -324,8 +376,8 @@ mod tests {
             std::fs::write(&path, &wrong).unwrap();
             let (journal, _) = Journal::open(&path, "key").unwrap();
             assert!(journal.recorded.len() < 5, "bit {bit}");
-            for (&(stage, point), own) in &journal.recorded {
-                let own: Result = postcard::from_bytes(own).unwrap();
+            for &(stage, point) in journal.recorded.keys() {
+                let own: Result = journal.recall(stage, point).unwrap();
                 assert_eq!((stage, bits(&own)), (0, bits(&result(point))), "bit {bit}");
             }
         }
@@ -359,7 +411,9 @@ mod tests {
     fn another_key_begins_anew() {
         let room = tempfile::tempdir().unwrap();
         let path = room.path().join("journal");
+        assert!(Journal::fits(&path, "key").unwrap());
         five(&path);
+        assert!(Journal::fits(&path, "key").unwrap() && !Journal::fits(&path, "another").unwrap());
         let (journal, begun) = Journal::open(&path, "another").unwrap();
         assert_eq!((begun, journal.recorded.len()), (Begun::Replaced, 0));
         std::fs::write(&path, "no journal").unwrap();

@@ -8,33 +8,44 @@ use std::sync::LazyLock;
 use serde_json::{Value as Json, json};
 
 use crate::host::machine::host_name;
+use crate::source::real::RealInput;
 use crate::study::journal::JournalError;
 use crate::study::run::Run;
 
-/// The key of a study's journal: the plan as it is run, the files that it names, the
-/// program byte for byte, and the machine. O(b) for the bytes of these files.
+/// The key of a study's journal: the plan as it is run, what it reads, and the machine. O(b)
+/// for the bytes of these files.
 ///
 /// # Errors
 /// [`JournalError`] if a file cannot be read.
 pub(crate) fn journal_key(plan: &Json, run: &Run<'_>) -> Result<String, JournalError> {
-    let program = PROGRAM.clone()?;
-    let memory = run.real.memory.as_ref();
-    let mut files = Vec::new();
-    files.extend(memory.and_then(|machine| machine.file.clone()));
-    files.extend(run.real.accesses.clone());
-    named_files(plan, &mut files);
-    let contents: Result<Vec<Json>, JournalError> =
-        files.iter().map(|path| content(path)).collect();
     let key = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "program": program,
         "plan": plan,
+        "inputs": inputs(plan, run.real)?,
         "measures_machine": run.real.measure,
-        "unknown_frames": memory.map(|machine| format!("{:?}", machine.unknown)),
-        "files": contents?,
         "machine": host_name(),
     });
     Ok(key.to_string())
+}
+
+/// The program byte for byte, and the contents of the files that a plan or its real input names.
+///
+/// # Errors
+/// [`JournalError`] if a file cannot be read.
+pub(crate) fn inputs(plan: &Json, real: &RealInput) -> Result<Json, JournalError> {
+    let program = PROGRAM.clone()?;
+    let memory = real.memory.as_ref();
+    let mut files = Vec::new();
+    files.extend(memory.and_then(|machine| machine.file.clone()));
+    files.extend(real.accesses.clone());
+    named_files(plan, &mut files);
+    let contents: Result<Vec<Json>, JournalError> =
+        files.iter().map(|path| content(path)).collect();
+    Ok(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "program": program,
+        "unknown_frames": memory.map(|machine| format!("{:?}", machine.unknown)),
+        "files": contents?,
+    }))
 }
 
 /// The program's length and checksum, read once for all studies.

@@ -65,6 +65,12 @@ pub fn parse(name: &str, text: &str) -> Result<Box<dyn ReadyStudy>, PlanError> {
     code.read(citation, name, text)
 }
 
+/// The plan of the study of this name, as text.
+pub fn text_of(study: &str) -> Option<&'static str> {
+    let is_its = |plan: &str| read_head(study, plan).is_ok_and(|head| head.study == study);
+    entries().map(|(_, entry)| entry.plan).find(|plan| is_its(plan))
+}
+
 /// Every study that comes with the program.
 ///
 /// # Errors

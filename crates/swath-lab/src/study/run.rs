@@ -96,7 +96,7 @@ impl Run<'_> {
         points: &[P],
         measure: impl Fn(&P) -> Result<R, StudyError> + Sync,
     ) -> Result<Vec<R>, StudyError> {
-        let stage = self.stage(about, points.len());
+        let stage = self.stage(&about.study, points.len());
         let results: Vec<Mutex<Option<Result<R, StudyError>>>> =
             points.iter().map(|_| Mutex::default()).collect();
         side_by_side(points.len(), &|nth| {
@@ -121,7 +121,7 @@ impl Run<'_> {
         points: &[P],
         mut measure: impl FnMut(&P) -> Result<R, StudyError>,
     ) -> Result<Vec<R>, StudyError> {
-        let stage = self.stage(about, points.len());
+        let stage = self.stage(&about.study, points.len());
         let one = |(nth, point)| self.one(stage, nth, || measure(point));
         (0..).zip(points).map(one).collect()
     }
@@ -149,13 +149,13 @@ impl Run<'_> {
     }
 
     /// Begins a list of points.
-    fn stage(&self, about: &Head, points: usize) -> u32 {
-        self.watch.begin(&about.study, points as u64);
+    pub(crate) fn stage(&self, study: &str, points: usize) -> u32 {
+        self.watch.begin(study, points as u64);
         self.journal.map_or(0, |journal| journal.stage(points))
     }
 
     /// The result of a point: the journal's, or measured and written there.
-    fn one<R: Serialize + DeserializeOwned>(
+    pub(crate) fn one<R: Serialize + DeserializeOwned>(
         &self,
         stage: u32,
         nth: u32,

@@ -1,8 +1,8 @@
 //! Address traces: the accesses of a program, in order, and what it did to its
 //! address space between them.
 //!
-//! A [`TraceReader`] reads three formats (valgrind lackey's text, ChampSim's
-//! records and Swath's own `.swtrace`), plain or compressed, within bounded
+//! A [`TraceReader`] reads four formats (valgrind lackey's text, ChampSim's
+//! records, plain text or CSV, and Swath's own `.swtrace`), plain or compressed, within bounded
 //! memory; a [`TraceWriter`] writes the last, and [`record_accesses`] makes one
 //! of a command that it runs.
 
@@ -12,6 +12,7 @@ pub(crate) mod event;
 pub(crate) mod file;
 mod lackey;
 mod pages;
+mod plain;
 pub(crate) mod reader;
 pub(crate) mod record;
 #[cfg(target_os = "linux")]

@@ -1,8 +1,8 @@
 //! Address traces of real programs, as one stream of accesses.
 //!
-//! [`TraceReader`] reads three formats, each plain or compressed with gzip, xz or
+//! [`TraceReader`] reads four formats, each plain or compressed with gzip, xz or
 //! zstd, and never holds more than a buffer of the file: valgrind lackey's
-//! text, ChampSim's binary records and Swath's own, which a [`TraceWriter`]
+//! text, ChampSim's binary records, plain text or CSV, and Swath's own, which a [`TraceWriter`]
 //! writes. `docs/formats.md` describes them byte by byte. What a program did to
 //! its address space meanwhile comes with [`TraceReader::items`].
 //!
@@ -25,6 +25,7 @@ use crate::access::content::{Compression, Content, TraceError};
 use crate::access::event::{BATCH, Batch, MemoryAccess, TraceEvent, TraceHeader, TraceItem};
 use crate::access::file::{Swath, TRACE_FORMAT};
 use crate::access::lackey::Lackey;
+use crate::access::plain::Plain;
 use crate::input::Input;
 use crate::programs::CommandPrograms;
 
@@ -40,13 +41,15 @@ pub enum TraceFormat {
     /// ChampSim's 64-byte records.
     #[serde(rename = "champsim")]
     ChampSim,
+    /// An address, a kind and perhaps a length on a line, or CSV of these.
+    Plain,
     /// Swath's own.
     Swath,
 }
 
 impl TraceFormat {
     /// Returns the format that a file's name shows: `NAME.lackey`, `.log` and
-    /// `.txt`; `NAME.champsim` and `.champsimtrace`; `NAME.swtrace`; all of
+    /// `.txt`; `NAME.csv`; `NAME.champsim` and `.champsimtrace`; `NAME.swtrace`; all of
     /// them also with `.gz`, `.xz` or `.zst` after it.
     pub fn of_name(path: &Path) -> Option<Self> {
         let extension = |path: &Path| Some(path.extension()?.to_str()?.to_ascii_lowercase());
@@ -56,6 +59,7 @@ impl TraceFormat {
         };
         match found.as_str() {
             "lackey" | "log" | "txt" => Some(Self::Lackey),
+            "csv" => Some(Self::Plain),
             "champsim" | "champsimtrace" => Some(Self::ChampSim),
             "swtrace" => Some(Self::Swath),
             _ => None,
@@ -67,7 +71,7 @@ impl TraceFormat {
         if head.starts_with(&TRACE_FORMAT.magic) {
             Some(Self::Swath)
         } else if head.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n')) {
-            Some(Self::Lackey)
+            Some(if Plain::is_plausible(head) { Self::Plain } else { Self::Lackey })
         } else if ChampSim::is_plausible(head) {
             Some(Self::ChampSim)
         } else {
@@ -80,6 +84,7 @@ impl TraceFormat {
 enum Decoder {
     Lackey(Lackey),
     ChampSim(ChampSim),
+    Plain(Plain),
     Swath(Swath),
 }
 
@@ -139,6 +144,7 @@ impl TraceReader {
         let decoder = match format {
             TraceFormat::Lackey => Decoder::Lackey(Lackey::new(input)),
             TraceFormat::ChampSim => Decoder::ChampSim(ChampSim::new(input)),
+            TraceFormat::Plain => Decoder::Plain(Plain::new(input)),
             TraceFormat::Swath => Decoder::Swath(Swath::new(input)?),
         };
         let accesses = Vec::with_capacity(BATCH + 8);
@@ -170,7 +176,7 @@ impl TraceReader {
     pub fn header(&self) -> Option<&TraceHeader> {
         match &self.decoder {
             Decoder::Swath(swath) => swath.header(),
-            Decoder::Lackey(_) | Decoder::ChampSim(_) => None,
+            Decoder::Lackey(_) | Decoder::ChampSim(_) | Decoder::Plain(_) => None,
         }
     }
 
@@ -179,7 +185,7 @@ impl TraceReader {
     pub fn programs(&self) -> Option<&CommandPrograms> {
         match &self.decoder {
             Decoder::Swath(swath) => swath.programs(),
-            Decoder::Lackey(_) | Decoder::ChampSim(_) => None,
+            Decoder::Lackey(_) | Decoder::ChampSim(_) | Decoder::Plain(_) => None,
         }
     }
 
@@ -235,6 +241,7 @@ impl TraceReader {
         let decoded = match &mut self.decoder {
             Decoder::Lackey(lackey) => lackey.decode(&mut self.batch),
             Decoder::ChampSim(champsim) => champsim.decode(&mut self.batch.accesses),
+            Decoder::Plain(plain) => plain.decode(&mut self.batch.accesses),
             Decoder::Swath(swath) => swath.decode(&mut self.batch),
         };
         match decoded {
