@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 
 use swath_pool::{
-    BufferOptions, BufferPool, FirstFit, HeapSlot, LocalHeap, Returned, Storage, Superblock,
+    BufferOptions, BufferPool, FirstFit, HeapSlot, Live, LocalHeap, Returned, Storage, Superblock,
     UNIT_BYTES, dirty_words,
 };
 
@@ -25,6 +25,8 @@ pub(crate) enum Call {
     Put,
     /// A random one comes back and one of up to 512 bytes is taken: two calls.
     Pair,
+    /// Of 1,024 blocks of mostly short lengths a random one comes back and one is taken: two calls.
+    Steady,
     /// Another heap's blocks come back in random order.
     PutRemote,
     /// Blocks from superblocks to which another thread returned all slots.
@@ -38,11 +40,13 @@ type Heap<'p, 'm> = LocalHeap<'p, 'm, SpinLock, FirstFit<Vec<u64>>>;
 pub(crate) fn gate(call: Call, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
     let mut superblocks: Vec<_> = (0..UNITS).map(|_| Superblock::new()).collect();
     let mut returned: Vec<_> = (0..UNITS).map(|_| Returned::new()).collect();
+    let mut live: Vec<_> = (0..UNITS).map(|_| Live::new()).collect();
     let mut heaps = [HeapSlot::new(), HeapSlot::new()];
     let mut dirty = vec![0; dirty_words(UNITS)];
     let storage = Storage {
         superblocks: &mut superblocks,
         returned: &mut returned,
+        live: &mut live,
         heaps: &mut heaps,
         dirty: &mut dirty,
     };
@@ -71,7 +75,11 @@ fn measure<'p, 'm>(
     if call == Call::Pair {
         sizes.fill_with(|| 1 + random.below(512) as usize);
     }
-    let mut blocks = vec![NonNull::dangling(); CALLS];
+    if call == Call::Steady {
+        // The share of blocks that are longer than 4 times a number is one in that number.
+        sizes.fill_with(|| (4 << 16) / (random.below(1 << 16) as usize + 16));
+    }
+    let mut blocks = vec![NonNull::dangling(); if call == Call::Steady { 1024 } else { CALLS }];
     let mut failed = 0_u64;
     let mut get = |heap: &mut Heap<'_, '_>, blocks: &mut [NonNull<u8>]| {
         for block in blocks {
@@ -119,10 +127,25 @@ fn measure<'p, 'm>(
                 }
             }
         }),
+        Call::Steady => {
+            let picks: Vec<usize> = sizes.iter().map(|_| random.below(1024) as usize).collect();
+            let mut turn = || {
+                for (&pick, &size) in picks.iter().zip(&sizes) {
+                    // SAFETY: not used after.
+                    failed += u64::from(unsafe { from.free(blocks[pick]) }.is_err());
+                    match from.allocate(size, 16) {
+                        Ok(new) => blocks[pick] = new,
+                        Err(_) => failed += 1,
+                    }
+                }
+            };
+            turn();
+            counted(&mut turn);
+        }
         Call::Get | Call::GetReturned => {}
     }
     if failed != 0 {
         return Err(format!("{failed} calls failed"));
     }
-    Ok(if call == Call::Pair { 2 * CALLS as u64 } else { CALLS as u64 })
+    Ok(if matches!(call, Call::Pair | Call::Steady) { 2 * CALLS as u64 } else { CALLS as u64 })
 }

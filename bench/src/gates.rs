@@ -156,6 +156,7 @@ const GATES: &[Gate] = &[
     gate("buffer-get", 30.0, || buffer::gate(Call::Get, count)),
     gate("buffer-put", 58.0, || buffer::gate(Call::Put, count)),
     gate("buffer-pair", 55.0, || buffer::gate(Call::Pair, count)),
+    gate("buffer-steady", 34.0, || buffer::gate(Call::Steady, count)),
     gate("buffer-remote", 115.0, || buffer::gate(Call::PutRemote, count)),
     gate("buffer-returned", 31.0, || buffer::gate(Call::GetReturned, count)),
     gate("dram-raster", 990.0, || timed::dram(Raster, count)),

@@ -5,7 +5,7 @@
 //! cargo run --release -p swath-bench -- rivals [--json FILE] [--samples N]
 //! cargo run --release -p swath-bench -- translate
 //! cargo run --release -p swath-bench -- heap
-//! cargo run --release -p swath-bench -- programs [--rounds N] [--json FILE] [NAME…]
+//! cargo run --release -p swath-bench -- programs [--rounds N] [--out DIR] [NAME…]
 //! ```
 //!
 //! # Gates
@@ -84,7 +84,7 @@
 //!
 //! # Programs
 //! Well-known allocator programs and the paper's workloads with `cmt_malloc` preloaded, beside the
-//! C library's allocator, jemalloc, mimalloc and snmalloc: time and peak memory as ratios.
+//! C library's allocator, jemalloc, mimalloc, snmalloc and tcmalloc: time and peak memory as ratios.
 //! See [`programs`].
 //!
 //! Every run checks its results: no block overlaps another or lies outside the
@@ -110,6 +110,7 @@ mod rivals;
 mod segments;
 mod setup;
 mod superpages;
+mod table;
 mod timed;
 mod translate;
 mod zones;
@@ -118,7 +119,7 @@ const USAGE: &str = "usage: swath-bench gates [NAME…]
        swath-bench rivals [--json FILE] [--samples N]
        swath-bench translate
        swath-bench heap
-       swath-bench programs [--rounds N] [--json FILE] [NAME…]";
+       swath-bench programs [--rounds N] [--out DIR] [NAME…]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,8 +1,8 @@
 //! The allocators that programs are run with, as libraries to preload.
 //!
 //! mimalloc and snmalloc are built from the sources that their crates on crates.io carry, with the
-//! flags of their own builds; jemalloc is the system's package, which is installed if
-//! it is missing and this process may do so. What cannot be had is left out of the table
+//! flags of their own builds; jemalloc and tcmalloc are the system's packages, which are installed if
+//! they are missing and this process may do so. What cannot be had is left out of the table
 //! with a line that says so; the C library and ours are always there.
 
 use std::fs;
@@ -136,18 +136,13 @@ fn installed(name: &str) -> Option<PathBuf> {
     Some(PathBuf::from(line.split_once("=> ")?.1.trim()))
 }
 
-fn jemalloc() -> Result<PathBuf, Failure> {
-    const NAME: &str = "libjemalloc.so.2";
-    if installed(NAME).is_none() {
-        make(Command::new("apt-get").args([
-            "install",
-            "-y",
-            "-qq",
-            "--no-install-recommends",
-            "libjemalloc2",
-        ]))?;
+/// The library `name` of a package, which is installed if need be.
+fn packaged(name: &str, package: &str) -> Result<PathBuf, Failure> {
+    if installed(name).is_none() {
+        let mut command = Command::new("apt-get");
+        make(command.args(["install", "-y", "-qq", "--no-install-recommends", package]))?;
     }
-    installed(NAME).ok_or_else(|| setup(format!("{NAME} is not installed")))
+    installed(name).ok_or_else(|| setup(format!("{name} is not installed")))
 }
 
 /// All allocators that can be had; what cannot is said.
@@ -160,8 +155,12 @@ pub(crate) fn find_libraries(out: &Path) -> Result<Vec<Library>, Failure> {
         Library { name: "swath, 4 KiB", path: ours, environment: small, whose: Whose::Variant },
         Library { name: "glibc", path: None, environment: &[], whose: peer },
     ];
-    let peers =
-        [("jemalloc", jemalloc()), ("mimalloc", mimalloc(out)), ("snmalloc", snmalloc(out))];
+    let peers = [
+        ("jemalloc", packaged("libjemalloc.so.2", "libjemalloc2")),
+        ("mimalloc", mimalloc(out)),
+        ("snmalloc", snmalloc(out)),
+        ("tcmalloc", packaged("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")),
+    ];
     for (name, found) in peers {
         match found {
             Ok(path) => {

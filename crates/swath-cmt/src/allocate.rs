@@ -9,12 +9,12 @@ use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
-use swath_pool::BufferFreeError;
+use swath_pool::{BufferFreeError, Freed};
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::foreign::{Foreign, foreign};
 use crate::process::background;
-use crate::process::own::{own_heap, with_thread};
+use crate::process::own::{own_front, own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
 use crate::report::report;
@@ -44,7 +44,7 @@ pub fn allocate(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
 /// Allocates as [`allocate`]; null is an error.
 #[inline(always)]
 pub(crate) fn allocate_or_null(size: usize) -> *mut u8 {
-    match own_heap().and_then(|mut heap| heap.allocate_fast(size)) {
+    match own_front().allocate(size) {
         Some(block) => block.as_ptr(),
         None => allocate_current(size),
     }
@@ -204,10 +204,20 @@ pub unsafe fn free(block: NonNull<u8>) {
 #[inline(always)]
 pub(crate) unsafe fn free_or_null(block: *mut u8) {
     // SAFETY: as the caller says.
-    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_fast(block) };
-    if !own_heap().is_some_and(freed) {
+    match unsafe { own_front().free(block) } {
+        Freed::Done => {}
+        Freed::CacheFull => flush_for(block),
         // SAFETY: as the caller says, and nothing has changed.
-        unsafe { free_in_superblock(block) };
+        Freed::No => unsafe { free_in_superblock(block) },
+    }
+}
+
+/// The cache is full with `block`, which was just freed.
+#[cold]
+#[inline(never)]
+extern "C" fn flush_for(block: *mut u8) {
+    if let (Some(mut heap), Some(block)) = (own_heap(), NonNull::new(block)) {
+        heap.flush_for(block);
     }
 }
 

@@ -75,6 +75,14 @@ pub enum BufferPoolError {
         /// Records supplied.
         given: usize,
     },
+    /// The table of live bits is shorter than that of superblocks.
+    #[error("{given} records of live bits, {needed} are needed")]
+    LiveTooShort {
+        /// Records needed.
+        needed: usize,
+        /// Records supplied.
+        given: usize,
+    },
     /// The bits of dirty units are too few.
     #[error("{given} words of dirty units, {needed} are needed")]
     DirtyTooShort {

@@ -9,6 +9,7 @@ mod source;
 mod superblock;
 
 pub use error::{BufferAllocateError, BufferFreeError, BufferPoolError, BufferResizeError};
+pub use heap::front::{Freed, Front};
 pub use heap::local::LocalHeap;
 pub use heap::slot::HeapSlot;
 pub use options::BufferOptions;
@@ -19,4 +20,5 @@ pub use pool::storage::{Storage, dirty_words};
 pub use source::first_fit::FirstFit;
 pub use source::segment_source::{MakeUsable, Placement, SegmentSource};
 pub use superblock::class::{CLASSES, SLOT_BYTES_MAX, SLOT_BYTES_MIN, UNIT_BYTES, UNIT_SHIFT};
+pub use superblock::live::Live;
 pub use superblock::record::{Returned, Superblock};

@@ -39,6 +39,8 @@ enum Kind {
     Free,
     /// The bits of returned slots.
     Returned,
+    /// The bits of granules where a block in use begins.
+    Live,
     /// The bits of free units whose memory is still there.
     Dirty,
     /// A processor heap.
@@ -132,7 +134,7 @@ impl Aged {
         };
         // Of the tables of slots only those in use: the others are written before they are read.
         let all = matches!(kind, Kind::Head | Kind::Dirty | Kind::Heap);
-        let used = |unit: &usize| all || matches!(owner(unit) & 3, 1 | 2);
+        let used = |unit: &usize| all || owner(unit) & 3 == 1;
         let part = |start: usize, count: usize, record: usize, from: usize, to: usize| {
             let records = (0..count).filter(used).map(|index| start + index * record);
             records.flat_map(move |at| (at + from..at + to).step_by(8)).collect()
@@ -143,6 +145,7 @@ impl Aged {
             Kind::Owned => part(tables.superblocks, UNITS, superblock, 64, 96),
             Kind::Free => part(tables.superblocks, UNITS, superblock, 96, 96 + 512),
             Kind::Returned => part(tables.returned, UNITS, size_of::<Returned>(), 0, 512),
+            Kind::Live => part(tables.live, UNITS, size_of::<Live>(), 0, 512),
             Kind::Dirty => part(tables.dirty, 1, 8, 0, 8 * dirty_words(UNITS)),
             Kind::Heap => part(tables.heaps, 2, size_of::<HeapSlot>(), 0, size_of::<HeapSlot>()),
         }
@@ -237,7 +240,9 @@ fn cases() -> usize {
 
 #[test]
 fn a_flip_ends_in_no_signal_and_no_panic() {
-    for kind in [Kind::Head, Kind::Owned, Kind::Free, Kind::Returned, Kind::Dirty, Kind::Heap] {
+    for kind in
+        [Kind::Head, Kind::Owned, Kind::Free, Kind::Returned, Kind::Live, Kind::Dirty, Kind::Heap]
+    {
         let count = campaign(kind, cases());
         assert_eq!((count.check, count.panicked, count.signals), (0, 0, 0), "{kind:?}: {count:?}");
         assert_eq!(count.unseen, 0, "{kind:?}: {count:?}");

@@ -61,6 +61,7 @@ struct Checked {
     pool: Option<Pool>,
     superblocks: *mut [Superblock],
     returned: *mut [Returned],
+    live: *mut [Live],
     heaps: *mut [HeapSlot],
     dirty: *mut [u64],
 }
@@ -76,6 +77,7 @@ impl Checked {
     fn new(units: usize, heaps: usize, options: BufferOptions) -> Arc<Self> {
         let superblocks = Box::into_raw((0..units).map(|_| Superblock::new()).collect());
         let returned = Box::into_raw((0..units).map(|_| Returned::new()).collect());
+        let live = Box::into_raw((0..units).map(|_| Live::new()).collect());
         let heaps = Box::into_raw((0..heaps).map(|_| HeapSlot::new()).collect());
         let dirty = Box::into_raw(vec![0; dirty_words(units)].into_boxed_slice());
         // SAFETY: boxes until `drop`, after the pool.
@@ -83,6 +85,7 @@ impl Checked {
             Storage {
                 superblocks: &mut *superblocks,
                 returned: &mut *returned,
+                live: &mut *live,
                 heaps: &mut *heaps,
                 dirty: &mut *dirty,
             }
@@ -91,7 +94,7 @@ impl Checked {
         let source = FirstFit::new(BASE, units as u32, [0; 1], false);
         // SAFETY: nobody touches the memory that is handed out.
         let pool = unsafe { BufferPool::new(base, storage, source, options).unwrap() };
-        Arc::new(Self { pool: Some(pool), superblocks, returned, heaps, dirty })
+        Arc::new(Self { pool: Some(pool), superblocks, returned, live, heaps, dirty })
     }
 
     fn pool(&self) -> &Pool {
@@ -115,6 +118,7 @@ impl Drop for Checked {
         unsafe {
             drop(Box::from_raw(self.superblocks));
             drop(Box::from_raw(self.returned));
+            drop(Box::from_raw(self.live));
             drop(Box::from_raw(self.heaps));
             drop(Box::from_raw(self.dirty));
         }
@@ -149,6 +153,8 @@ fn explore(bound: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
     let counted = std::sync::Arc::clone(&runs);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = bound;
+    // Free bits are the checker's, and a refill or a flush looks at each.
+    builder.max_branches = 10_000;
     builder.check(move || {
         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         body();
@@ -233,6 +239,7 @@ fn a_return_meets_migration() {
         });
         // SAFETY: not used after.
         unsafe { heap.free(blocks[1].0).unwrap() };
+        heap.collect();
         there.join().unwrap().unwrap();
         let (taken, ()) = taker.join().unwrap();
         checked.pool().check().unwrap();
@@ -269,6 +276,76 @@ fn a_return_meets_the_end_of_a_thread() {
         for block in [blocks[1], blocks[2], taken] {
             block.free(&checked).unwrap();
         }
+        checked.expect_empty();
+    });
+}
+
+/// A thread ends with slots at hand, while others return slots of the same superblock: the next one that
+/// takes its place has all of them, and no slot is served twice.
+#[test]
+fn a_cache_goes_back_with_its_thread() {
+    explore(Some(3), || {
+        let checked = Checked::new(1, 2, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let blocks: Vec<Sent> = (0..4).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        let there = free_there(&checked, blocks[0]);
+        // SAFETY: not used after.
+        unsafe { heap.free(blocks[1].0).unwrap() };
+        let again = heap.allocate(LONG, 16).unwrap();
+        assert_eq!(again, blocks[1].0, "what was freed last");
+        // SAFETY: as above.
+        unsafe { heap.free(blocks[2].0).unwrap() };
+        // SAFETY: as above. It is in the cache.
+        assert!(unsafe { heap.free(blocks[2].0) }.is_err());
+        drop(heap);
+        let mut next = checked.pool().attach().unwrap();
+        let mut taken: Vec<_> = core::iter::from_fn(|| next.allocate(LONG, 16).ok()).collect();
+        there.join().unwrap().unwrap();
+        // A return that went to the global heap is led here by the first request that fails.
+        for _ in 0..2 {
+            taken.extend(core::iter::from_fn(|| next.allocate(LONG, 16).ok()));
+        }
+        assert_eq!(taken.len(), 6);
+        let all = taken.iter().copied().chain([blocks[1].0, blocks[3].0]);
+        let places: std::collections::BTreeSet<_> = all.clone().collect();
+        assert_eq!(places.len(), 8);
+        checked.pool().check().unwrap();
+        for block in all {
+            // SAFETY: not used after.
+            unsafe { next.free(block).unwrap() };
+        }
+        drop(next);
+        checked.expect_empty();
+    });
+}
+
+/// The owner flushes a full cache into the superblock that another thread returns slots to, and frees the
+/// block that the other has returned: exactly one of two frees of a block succeeds.
+#[test]
+fn a_flush_meets_a_return() {
+    explore(Some(3), || {
+        let checked = Checked::new(1, 1, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let blocks: Vec<Sent> = (0..7).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        let there = free_there(&checked, blocks[0]);
+        for block in &blocks[1..6] {
+            // SAFETY: not used after.
+            unsafe { heap.free(block.0).unwrap() };
+        }
+        heap.collect();
+        there.join().unwrap().unwrap();
+        // SAFETY: not in use, which shows.
+        assert!(unsafe { heap.free(blocks[0].0) }.is_err());
+        checked.pool().check().unwrap();
+        assert_eq!(checked.pool().stats().live_bytes, LONG as u64);
+        let taken: Vec<_> = core::iter::from_fn(|| heap.allocate(LONG, 16).ok()).collect();
+        assert_eq!(taken.len(), 7);
+        checked.pool().check().unwrap();
+        for block in taken.into_iter().chain([blocks[6].0]) {
+            // SAFETY: not used after.
+            unsafe { heap.free(block).unwrap() };
+        }
+        drop(heap);
         checked.expect_empty();
     });
 }
@@ -339,6 +416,7 @@ fn a_return_meets_adoption() {
         let blocks: Vec<Sent> = (0..9).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
         // SAFETY: not used after.
         unsafe { heap.free(blocks[1].0).unwrap() };
+        heap.collect();
         assert_eq!(checked.pool().stats().global_superblocks, 1);
         let there = free_there(&checked, blocks[0]);
         let mut taker = checked.pool().attach().unwrap();

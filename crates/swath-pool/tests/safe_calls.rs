@@ -45,7 +45,6 @@ fn every_extreme_request() {
             let blocks = [
                 heap.allocate(size, align).ok(),
                 heap.allocate_zeroable(size, align).ok().map(|(block, _)| block),
-                heap.allocate_fast(size),
                 heap.allocate_current(size),
             ];
             for block in blocks.into_iter().flatten() {
@@ -79,8 +78,13 @@ fn heaps_that_are_forgotten_keep_their_slots() {
 
 #[test]
 fn a_pool_of_nothing_answers() {
-    let storage =
-        Storage { superblocks: &mut [], returned: &mut [], heaps: &mut [], dirty: &mut [] };
+    let storage = Storage {
+        superblocks: &mut [],
+        returned: &mut [],
+        live: &mut [],
+        heaps: &mut [],
+        dirty: &mut [],
+    };
     let source = FirstFit::new(UNIT_BYTES, 0, [0_u64; 0], false);
     let base = NonNull::new(std::ptr::without_provenance_mut(UNIT_BYTES)).unwrap();
     let options = BufferOptions::default();

@@ -8,8 +8,9 @@ use std::rc::Rc;
 
 use swath_arch::testing::Random;
 use swath_pool::{
-    BufferFreeError, BufferOptions, BufferPool, BufferResizeError, FirstFit, HeapSlot, LocalHeap,
-    Returned, SLOT_BYTES_MAX, SegmentSource, Storage, Superblock, UNIT_BYTES, dirty_words,
+    BufferFreeError, BufferOptions, BufferPool, BufferResizeError, FirstFit, HeapSlot, Live,
+    LocalHeap, Returned, SLOT_BYTES_MAX, SegmentSource, Storage, Superblock, UNIT_BYTES,
+    dirty_words,
 };
 
 use super::memory::STEPS_MAX;
@@ -153,11 +154,13 @@ pub fn run(bytes: &[u8]) {
     let source = Source { inner, fail_in: Rc::clone(&fail_in) };
     let mut superblocks: Vec<_> = (0..units).map(|_| Superblock::new()).collect();
     let mut returned: Vec<_> = (0..units).map(|_| Returned::new()).collect();
+    let mut live: Vec<_> = (0..units).map(|_| Live::new()).collect();
     let mut slots: Vec<_> = (0..2).map(|_| HeapSlot::new()).collect();
     let mut dirty = vec![0; dirty_words(units)];
     let storage = Storage {
         superblocks: &mut superblocks,
         returned: &mut returned,
+        live: &mut live,
         heaps: &mut slots,
         dirty: &mut dirty,
     };

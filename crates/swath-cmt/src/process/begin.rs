@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use lock_api::Mutex;
 use swath_pool::{
-    BufferOptions, BufferPool, HeapSlot, Returned, Storage, Superblock, UNIT_BYTES, dirty_words,
+    BufferOptions, BufferPool, HeapSlot, Live, Returned, Storage, Superblock, UNIT_BYTES,
+    dirty_words,
 };
 
 use crate::error::{BeginError, OutOfMemory};
@@ -105,7 +106,8 @@ pub fn begin_with(options: Options) -> Result<(), BeginError> {
 /// Makes the process's pool; the caller holds the lock, and none has begun.
 fn start(options: Options) -> Result<&'static Process, OutOfMemory> {
     let process = lay(options).ok_or(OutOfMemory)?;
-    publish(process);
+    // SAFETY: none has begun, as the caller says.
+    let process = unsafe { publish(process) };
     // It may allocate.
     // SAFETY: the three functions are this crate's.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
@@ -117,17 +119,19 @@ unsafe impl Zeroed for Superblock {}
 // SAFETY: as above.
 unsafe impl Zeroed for Returned {}
 // SAFETY: as above.
+unsafe impl Zeroed for Live {}
+// SAFETY: as above.
 unsafe impl Zeroed for HeapSlot {}
 
-/// Makes the pool and its process, all of it mapped.
-fn lay(options: Options) -> Option<&'static Process> {
+/// Makes the pool and its process, whose tables are mapped.
+fn lay(options: Options) -> Option<Process> {
     let mut mapped = Mapped::default();
     let process = lay_in(&mut mapped, options)?;
     mapped.keep();
     Some(process)
 }
 
-fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
+fn lay_in(mapped: &mut Mapped, options: Options) -> Option<Process> {
     let chunks = usize::try_from(options.arena_mib / 2).ok()?;
     let units = chunks * (CHUNK_BYTES / UNIT_BYTES);
     let reserved = mapped.map(chunks.checked_add(2)?.checked_mul(CHUNK_BYTES)?, libc::PROT_NONE)?;
@@ -145,6 +149,7 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let storage = Storage {
         superblocks: mapped.table::<Superblock>(units)?,
         returned: mapped.table::<Returned>(units)?,
+        live: mapped.table::<Live>(units)?,
         heaps: mapped.table::<HeapSlot>(chunks.min(HEAPS_MAX))?,
         dirty: mapped.table(dirty_words(units))?,
     };
@@ -159,7 +164,6 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     // just mapped.
     let pool =
         unsafe { BufferPool::new_zeroed(NonNull::new(base)?, storage, backing, shape) }.ok()?;
-    let [place] = mapped.table::<MaybeUninit<Process>>(1)? else { return None };
     let mut key = 0;
     // SAFETY: a key for this library.
     if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } != 0 {
@@ -168,7 +172,7 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let first_purge_ms = Process::now_ms().saturating_add(options.purge_delay_ms);
     let canary = options.canary.then(Canary::new);
     let shared = Mutex::new(None);
-    Some(place.write(Process {
+    Some(Process {
         pool,
         options,
         canary,
@@ -178,5 +182,5 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
         shared,
         grows_from_ms: AtomicU64::new(0),
         has_background: AtomicBool::new(!options.background),
-    }))
+    })
 }

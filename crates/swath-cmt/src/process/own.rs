@@ -3,18 +3,29 @@
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
+use swath_pool::Front;
+
+use crate::lock::Futex;
 use crate::process::begin::process;
-use crate::process::state::Process;
+use crate::process::state::{Process, pool_place};
 use crate::process::thread::{Local, Thread};
 use crate::process::words::{self, ENDED};
+use crate::source::backing::Backing;
+
+/// Returns the front of the thread's heap, which serves nothing if the thread has none or is hardened.
+#[inline(always)]
+pub(crate) fn own_front() -> Front<'static, 'static, Futex, Backing> {
+    // SAFETY: `enter` put the heap there, of the process's pool; only this thread uses it, and it
+    // is there until the word is nobody's again; callers keep it for one call.
+    unsafe { Front::new(pool_place(), words::heap()) }
+}
 
 /// Returns the thread's heap, if it has one and is not hardened.
-#[inline(always)]
+#[inline]
 pub(crate) fn own_heap() -> Option<ManuallyDrop<Local>> {
-    let slot = NonNull::new(ptr::with_exposed_provenance_mut(words::heap()))?;
-    // SAFETY: `enter` put it there from the thread's heap, which only this thread uses and
-    // which is there until the word is 0 again; callers keep it for one call.
-    Some(unsafe { Local::from_raw(slot) })
+    let slot = words::heap();
+    // SAFETY: as above, and where there is a heap a process has begun.
+    (slot != words::nobodys()).then(|| unsafe { Local::from_raw(&*pool_place(), slot) })
 }
 
 /// Returns the thread's state, if it has a heap.
@@ -63,8 +74,8 @@ fn enter(process: &'static Process) -> Option<NonNull<Thread>> {
     unsafe { place.write(thread) };
     // SAFETY: written just now.
     let heap = unsafe { place.as_ref() };
-    let slot = (!heap.is_hardened()).then(|| heap.heap.as_raw().expose_provenance().get());
-    words::set(place.as_ptr().expose_provenance(), slot.unwrap_or(0));
+    let slot = if heap.is_hardened() { words::nobodys() } else { heap.heap.as_raw() };
+    words::set(place.as_ptr().expose_provenance(), slot);
     // Only from now on: it may allocate.
     // SAFETY: the key was made before the process began.
     unsafe { libc::pthread_setspecific(process.key, place.as_ptr().cast()) };

@@ -1,5 +1,7 @@
 //! The process's one pool.
 
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
@@ -42,9 +44,31 @@ pub(crate) fn begun() -> Option<&'static Process> {
     unsafe { PROCESS.load(Acquire).as_ref() }
 }
 
+/// The place of the one process: its pool is found without a look at a pointer.
+struct Place(UnsafeCell<MaybeUninit<Process>>);
+
+// SAFETY: written once, before any thread is led to it.
+unsafe impl Sync for Place {}
+
+static PLACE: Place = Place(UnsafeCell::new(MaybeUninit::zeroed()));
+
 /// Makes `process` the one that has begun.
-pub(crate) fn publish(process: &'static Process) {
-    PROCESS.store(ptr::from_ref(process).cast_mut(), Release);
+///
+/// # Safety
+/// None has begun, and no other thread is here.
+pub(crate) unsafe fn publish(process: Process) -> &'static Process {
+    // SAFETY: nothing refers to the place yet, as the caller says.
+    let process = unsafe { (*PLACE.0.get()).write(process) };
+    PROCESS.store(process, Release);
+    process
+}
+
+/// Returns where the process's pool is once it has begun; zeroes until then.
+#[inline(always)]
+pub(crate) fn pool_place() -> *const Pool {
+    let process = PLACE.0.get().cast::<Process>();
+    // SAFETY: a place within the static's.
+    unsafe { &raw const (*process).pool }
 }
 
 impl Process {

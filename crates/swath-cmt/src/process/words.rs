@@ -1,23 +1,34 @@
 //! Two words for each thread, each found in two instructions: the addresses of its state and of its
 //! processor heap.
 //!
+//! The second is that of a heap always, so that to allocate and to free need not ask if there is one.
 //! `thread_local!` in a shared library asks the dynamic linker at each use. The initial-exec
 //! model, which a library that is loaded with its program may use, is an offset from the
 //! thread's register; stable Rust names it in assembly only.
 
-/// The thread's words: 0 at first.
+use core::ptr::NonNull;
+
+use swath_pool::HeapSlot;
+
+/// The thread's words: 0, and nobody's heap, at first.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod word {
+    use core::ptr::{self, NonNull};
+
+    use swath_pool::HeapSlot;
+
     core::arch::global_asm!(
-        ".pushsection .tbss.swath_cmt_word,\"awT\",@nobits",
+        ".pushsection .tdata.swath_cmt_word,\"awT\",@progbits",
         ".hidden swath_cmt_word",
         ".globl swath_cmt_word",
         ".type swath_cmt_word,@object",
         ".size swath_cmt_word,16",
         ".p2align 4",
         "swath_cmt_word:",
-        ".zero 16",
+        ".quad 0",
+        ".quad {nobodys}",
         ".popsection",
+        nobodys = sym super::NOBODYS,
     );
 
     #[inline(always)]
@@ -43,14 +54,15 @@ mod word {
         word::<0>()
     }
 
-    /// Returns the address of the thread's heap, or 0.
+    /// Returns the thread's heap, or [`NOBODYS`](super::NOBODYS).
     #[inline(always)]
-    pub(crate) fn heap() -> usize {
-        word::<8>()
+    pub(crate) fn heap() -> NonNull<HeapSlot> {
+        // SAFETY: never 0, neither at first nor by `set`.
+        unsafe { NonNull::new_unchecked(ptr::with_exposed_provenance_mut(word::<8>())) }
     }
 
     /// Sets both words.
-    pub(crate) fn set(value: usize, heap: usize) {
+    pub(crate) fn set(value: usize, heap: NonNull<HeapSlot>) {
         // SAFETY: writes the thread's own words.
         unsafe {
             core::arch::asm!(
@@ -59,7 +71,7 @@ mod word {
                 "mov qword ptr fs:[{at} + 8], {heap}",
                 at = out(reg) _,
                 value = in(reg) value,
-                heap = in(reg) heap,
+                heap = in(reg) heap.as_ptr().expose_provenance(),
                 options(nostack, preserves_flags),
             );
         }
@@ -69,43 +81,62 @@ mod word {
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 mod word {
     use core::cell::Cell;
+    use core::ptr::NonNull;
+
+    use swath_pool::HeapSlot;
 
     thread_local! {
-        static WORDS: Cell<[usize; 2]> = const { Cell::new([0; 2]) };
+        static WORDS: Cell<(usize, Option<NonNull<HeapSlot>>)> = const { Cell::new((0, None)) };
     }
 
     pub(crate) fn get() -> usize {
-        WORDS.get()[0]
+        WORDS.get().0
     }
 
-    pub(crate) fn heap() -> usize {
-        WORDS.get()[1]
+    pub(crate) fn heap() -> NonNull<HeapSlot> {
+        WORDS.get().1.unwrap_or_else(super::nobodys)
     }
 
-    pub(crate) fn set(value: usize, heap: usize) {
-        WORDS.set([value, heap]);
+    pub(crate) fn set(value: usize, heap: NonNull<HeapSlot>) {
+        WORDS.set((value, Some(heap)));
     }
 }
 
 pub(crate) use word::{get, heap, set};
+
+/// The heap of a thread that has none, or none that may be asked without a look at the thread's state.
+pub(crate) static NOBODYS: HeapSlot = HeapSlot::NOBODYS;
+
+/// Returns [`NOBODYS`] as a thread's heap.
+pub(crate) fn nobodys() -> NonNull<HeapSlot> {
+    NonNull::from(&NOBODYS)
+}
 
 /// A thread's first word once its heap is gone: from then on it uses the shared one.
 pub(crate) const ENDED: usize = 1;
 
 #[cfg(test)]
 mod tests {
+    use core::num::NonZero;
+    use core::ptr::NonNull;
+
+    use swath_pool::HeapSlot;
+
     #[test]
     fn each_thread_has_its_own_words() {
         let words = || (super::get(), super::heap());
-        super::set(7, 70);
+        let heaps = [HeapSlot::new(), HeapSlot::new()];
+        let [first, second] = heaps.each_ref().map(|slot| NonNull::from(slot).addr());
+        let heap = |at: NonZero<usize>| NonNull::without_provenance(at);
+        super::set(7, heap(first));
         std::thread::spawn(move || {
-            assert_eq!(words(), (0, 0));
-            super::set(8, 80);
-            assert_eq!(words(), (8, 80));
+            assert_eq!(words(), (0, super::nobodys()));
+            super::set(8, heap(second));
+            assert_eq!(words(), (8, heap(second)));
         })
         .join()
         .expect("no panic");
-        assert_eq!(words(), (7, 70));
-        super::set(0, 0);
+        assert_eq!(words(), (7, heap(first)));
+        super::set(0, super::nobodys());
     }
 }

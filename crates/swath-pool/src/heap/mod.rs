@@ -1,6 +1,8 @@
 //! Processor heaps: the superblocks of one thread, from which it allocates and to which it frees
-//! without a lock, and the segments that it keeps.
+//! without a lock, the slots of them that it has at hand, and the segments that it keeps.
 
+pub(crate) mod cache;
+pub(crate) mod front;
 pub(crate) mod kept;
 pub(crate) mod local;
 pub(crate) mod segment;

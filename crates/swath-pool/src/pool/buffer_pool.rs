@@ -7,18 +7,22 @@ use core::sync::atomic::{AtomicBool, AtomicU64};
 use lock_api::{Mutex, MutexGuard, RawMutex};
 
 use crate::error::{BufferFreeError, BufferPoolError};
+use crate::heap::cache::CachedSlot;
 use crate::heap::slot::HeapSlot;
 use crate::options::BufferOptions;
 use crate::pool::global::Global;
 use crate::pool::storage::{Storage, dirty_words};
 use crate::source::segment_source::{MakeUsable, SegmentSource};
-use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, slot_bytes, word_of};
+use crate::superblock::class::{
+    GRANULE_SHIFT, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT, slot_bytes,
+};
 use crate::superblock::list::ReturnList;
-use crate::superblock::owner::{HEAPS_MAX, Owner, Role};
+use crate::superblock::live::LiveBits;
+use crate::superblock::owner::{HEAPS_MAX, Role};
 use crate::superblock::record::{Returned, Superblock};
 
-/// The arena's first byte.
-struct Base(NonNull<u8>);
+/// The arena's first byte. Not [`NonNull`]: it may be looked at where there is no pool yet.
+struct Base(*mut u8);
 
 // SAFETY: it is only offset and compared; what it leads to belongs to the
 // blocks' users.
@@ -32,6 +36,9 @@ struct Tables<'m> {
     base: Base,
     superblocks: &'m [Superblock],
     returned: &'m [Returned],
+    live: LiveBits<'m>,
+    /// Granules of the arena.
+    granules: usize,
     heaps: &'m [HeapSlot],
 }
 
@@ -94,10 +101,19 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         options: BufferOptions,
     ) -> Result<Self, BufferPoolError> {
         Self::refuse(base, &storage, options)?;
-        let Storage { superblocks, returned, heaps, dirty } = storage;
+        let Storage { superblocks, returned, live, heaps, dirty } = storage;
+        let live = LiveBits::new(live);
+        let granules = superblocks.len() << UNIT_GRANULES_SHIFT;
         let dirty = &mut dirty[..dirty_words(superblocks.len())];
         Ok(Self {
-            tables: Tables { base: Base(base), superblocks, returned, heaps },
+            tables: Tables {
+                base: Base(base.as_ptr()),
+                superblocks,
+                returned,
+                live,
+                granules,
+                heaps,
+            },
             options,
             make_usable: source.make_usable(),
             global: Mutex::new(Global::new(source, dirty)),
@@ -114,7 +130,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         storage: &Storage<'m>,
         options: BufferOptions,
     ) -> Result<(), BufferPoolError> {
-        let Storage { superblocks, returned, heaps, dirty } = storage;
+        let Storage { superblocks, returned, live, heaps, dirty } = storage;
         let (address, units) = (base.addr().get(), superblocks.len());
         if !address.is_multiple_of(UNIT_BYTES) {
             return Err(BufferPoolError::Misaligned { address });
@@ -128,6 +144,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
         if returned.len() < units {
             return Err(BufferPoolError::ReturnedTooShort { needed: units, given: returned.len() });
+        }
+        if live.len() < units {
+            return Err(BufferPoolError::LiveTooShort { needed: units, given: live.len() });
         }
         let needed = dirty_words(units);
         if dirty.len() < needed {
@@ -182,26 +201,101 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         &self.tables.returned[index as usize]
     }
 
-    /// The owner word of a heap's superblocks that are not full.
-    #[inline]
-    pub(crate) fn token_of(&self, slot: &HeapSlot) -> Owner {
+    #[inline(always)]
+    pub(crate) fn live(&self) -> LiveBits<'m> {
+        self.tables.live
+    }
+
+    /// The number of a heap, from 1 on.
+    pub(crate) fn number_of(&self, slot: &HeapSlot) -> u32 {
         let at = ptr::from_ref(slot).addr() - self.tables.heaps.as_ptr().addr();
-        Owner::open((at / size_of::<HeapSlot>()) as u32 + 1)
+        (at / size_of::<HeapSlot>()) as u32 + 1
+    }
+
+    /// Returns where a granule lies; of one outside the arena it is some pointer.
+    ///
+    /// # Safety
+    /// The pool's memory is there, if only as zeroes.
+    #[inline(always)]
+    pub(crate) unsafe fn granule_start(pool: *const Self, granule: usize) -> *mut u8 {
+        // SAFETY: as the caller says.
+        let base = unsafe { (*pool).tables.base.0 };
+        // A rotation, so that no bit of the granule is without meaning.
+        base.wrapping_byte_add(granule.rotate_left(GRANULE_SHIFT))
+    }
+
+    /// Returns the granule that begins at an address, as an entry of a cache; outside the arena if none does.
+    ///
+    /// # Safety
+    /// As for [`granule_start`](Self::granule_start).
+    #[inline(always)]
+    pub(crate) unsafe fn cached_slot_of(pool: *const Self, address: usize) -> CachedSlot {
+        // SAFETY: as the caller says.
+        let offset = address.wrapping_sub(unsafe { (*pool).tables.base.0 }.addr());
+        CachedSlot { granule: offset.rotate_right(GRANULE_SHIFT), address }
+    }
+
+    /// Returns the record of the unit in which a granule lies.
+    ///
+    /// # Safety
+    /// As for [`granule_start`](Self::granule_start).
+    #[inline(always)]
+    pub(crate) unsafe fn superblock_at(
+        pool: *const Self,
+        granule: usize,
+    ) -> Option<&'m Superblock> {
+        // SAFETY: as the caller says.
+        if granule >= unsafe { (*pool).tables.granules } {
+            return None;
+        }
+        // SAFETY: a pool with granules is one, with a record for each unit of so many granules.
+        let superblocks = unsafe { (*pool).tables.superblocks };
+        // SAFETY: as above.
+        Some(unsafe { superblocks.get_unchecked(granule >> UNIT_GRANULES_SHIFT) })
+    }
+
+    /// Returns the address of a granule of the arena.
+    #[inline]
+    pub(crate) fn start_of(&self, granule: usize) -> usize {
+        // SAFETY: the pool is there.
+        unsafe { Self::granule_start(self, granule) }.addr()
+    }
+
+    /// As [`cached_slot_of`](Self::cached_slot_of).
+    pub(crate) fn cached_slot(&self, address: usize) -> CachedSlot {
+        // SAFETY: the pool is there.
+        unsafe { Self::cached_slot_of(self, address) }
+    }
+
+    /// Returns the superblock in whose first unit a granule lies, with its number and the bytes to there.
+    #[inline(always)]
+    pub(crate) fn superblock_of(&self, entry: CachedSlot) -> Option<(u32, &'m Superblock, u32)> {
+        // SAFETY: the pool is there.
+        let superblock = unsafe { Self::superblock_at(self, entry.granule) }?;
+        let unit = entry.granule >> UNIT_GRANULES_SHIFT;
+        let within = (entry.granule << GRANULE_SHIFT) - (unit << UNIT_SHIFT);
+        superblock.owner().is_superblock().then_some((unit as u32, superblock, within as u32))
+    }
+
+    /// Returns the superblock in which a granule lies, as [`superblock_of`](Self::superblock_of).
+    #[inline(always)]
+    pub(crate) fn first_of(&self, granule: usize) -> Option<(u32, &'m Superblock, u32)> {
+        let mut unit = granule >> UNIT_GRANULES_SHIFT;
+        let mut superblock = self.tables.superblocks.get(unit)?;
+        if let Role::Inner(distance) = superblock.owner().role() {
+            unit = unit.checked_sub(distance as usize)?;
+            superblock = &self.tables.superblocks[unit];
+        }
+        let within = (granule << GRANULE_SHIFT) - (unit << UNIT_SHIFT);
+        superblock.owner().is_superblock().then_some((unit as u32, superblock, within as u32))
     }
 
     /// Returns the address of a unit.
     #[inline]
     pub(crate) fn unit_start(&self, index: u32) -> NonNull<u8> {
-        self.tables.base.0.map_addr(|base| base.saturating_add((index as usize) << UNIT_SHIFT))
-    }
-
-    /// Returns the unit in which an address lies, with its record, and the offset within it.
-    #[inline(always)]
-    pub(crate) fn place_of(&self, address: usize) -> Option<(u32, &'m Superblock, u32)> {
-        let offset = address.wrapping_sub(self.tables.base.0.addr().get());
-        let unit = offset >> UNIT_SHIFT;
-        let superblock = self.tables.superblocks.get(unit)?;
-        Some((unit as u32, superblock, (offset % UNIT_BYTES) as u32))
+        let start = self.tables.base.0.wrapping_byte_add((index as usize) << UNIT_SHIFT);
+        // Of a number beyond the arena, which only a record that was overwritten has, it is some pointer.
+        NonNull::new(start).unwrap_or(NonNull::dangling())
     }
 
     /// Returns the number of slots in use at which a superblock is sparse.
@@ -219,17 +313,24 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         })
     }
 
+    /// Returns the unit in which an address lies.
+    fn unit_of(&self, address: usize) -> Option<u32> {
+        let unit = address.wrapping_sub(self.tables.base.0.addr()) >> UNIT_SHIFT;
+        (unit < self.tables.superblocks.len()).then_some(unit as u32)
+    }
+
     /// Returns true if the address lies in the arena.
     #[inline]
     #[must_use]
     pub fn contains(&self, address: usize) -> bool {
-        self.place_of(address).is_some()
+        self.unit_of(address).is_some()
     }
 
     /// Finds the superblock and slot that start at `address`, or the segment, in use or not.
     pub(crate) fn find(&self, address: usize) -> Result<(u32, Option<u32>), BufferFreeError> {
         let foreign = BufferFreeError::Foreign { address };
-        let (mut index, mut superblock, _) = self.place_of(address).ok_or(foreign)?;
+        let mut index = self.unit_of(address).ok_or(foreign)?;
+        let mut superblock = &self.superblocks()[index as usize];
         let mut role = superblock.owner().role();
         if let Role::Inner(distance) = role {
             index = index.checked_sub(distance).ok_or(BufferFreeError::Corrupt { unit: index })?;
@@ -266,8 +367,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 .map(|units| self.segment_bytes(units))
                 .ok_or(corrupt);
         };
-        let free = superblock.free[word_of(slot)].load(Relaxed);
-        if free >> (slot % 64) & 1 != 0 || self.returned_bits(index).has(slot) {
+        let live = self.tables.live.has(self.cached_slot(address).granule);
+        if !live || self.returned_bits(index).has(slot) {
             return Err(BufferFreeError::NotAllocated { address });
         }
         superblock.class().map(slot_bytes).ok_or(corrupt)

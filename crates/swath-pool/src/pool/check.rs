@@ -4,11 +4,14 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lock_api::RawMutex;
 
+use crate::heap::cache::Caches;
 use crate::heap::slot::Overwritten;
 use crate::pool::buffer_pool::BufferPool;
 use crate::pool::global::Global;
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{CLASSES, LAYOUTS};
+use crate::superblock::class::{
+    CLASSES, GRANULE_SHIFT, LAYOUTS, UNIT_GRANULES_SHIFT, WORDS, word_of,
+};
 use crate::superblock::list::List;
 use crate::superblock::owner::{Owner, Role};
 use crate::superblock::record::Superblock;
@@ -38,32 +41,36 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let what = "the bits of 64 dirty units and their seal";
         global.overwritten_dirty().map_or(Ok(()), |unit| Err(BufferFault { unit, what }))?;
         self.check_kept(&global)?;
+        let mut cached = 0;
         for (index, slot) in self.heaps().iter().enumerate() {
             if !slot.is_attached() {
                 continue;
             }
-            let token = Owner::open(index as u32 + 1);
-            ensure(0, slot.is_intact(token), "a heap's pool and number")?;
+            let number = index as u32 + 1;
+            ensure(0, slot.is_intact(number), "a heap's number")?;
             for class in 0..CLASSES {
+                let owner = Owner::of(number, class);
                 let partial = &slot.partial[class];
-                let (count, sparse) = self.check_list(&partial.list, token, Some(class))?;
+                let (count, sparse) = self.check_list(&partial.list, Some(owner), false)?;
                 let kept = partial.sparse.load(Relaxed);
                 ensure(0, kept == sparse, "a heap's count of sparse superblocks")?;
                 ensure(0, sparse <= self.options().slack, "no more sparse superblocks than slack")?;
                 listed += count;
-                let what = "the address and seal of a heap's current word";
-                let place = slot.current[class].place(self.superblocks());
-                if let Some(place) = place.map_err(|Overwritten| BufferFault { unit: 0, what })? {
-                    self.check_place(place.index, token, Some(class))?;
+                let what = "a heap's current superblock and its complement";
+                let current = slot.current[class].read();
+                if let Some(unit) = current.map_err(|Overwritten| BufferFault { unit: 0, what })? {
+                    self.check_place(unit, Some(owner), false)?;
                     listed += 1;
                 }
+                cached += self.check_cache(&slot.caches, class, owner)?;
             }
-            listed += self.check_list(&slot.full, Owner::full(index as u32 + 1), None)?.0;
+            listed += self.check_list(&slot.full, None, true)?.0;
         }
         for (class, list) in global.partial.iter().enumerate() {
-            listed += self.check_list(list, Owner::open(0), Some(class))?.0;
+            listed += self.check_list(list, Some(Owner::of(0, class)), false)?.0;
         }
-        let counted = self.check_units(&global)?;
+        let (counted, at_hand) = self.check_units(&global)?;
+        ensure(0, cached == at_hand, "each slot live, free or in one cache")?;
         ensure(0, listed == counted, "each superblock in exactly one place")?;
         self.check_returns(&global)
     }
@@ -95,29 +102,45 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         record.ok_or(BufferFault { unit, what: "a unit of the arena in a list" })
     }
 
-    fn check_place(
-        &self,
-        unit: u32,
-        owner: Owner,
-        class: Option<usize>,
-    ) -> Result<(), BufferFault> {
+    fn check_place(&self, unit: u32, owner: Option<Owner>, full: bool) -> Result<(), BufferFault> {
         let superblock = self.known(unit)?;
-        ensure(unit, superblock.owner() == owner, "the owner in whose list it is")?;
-        let right = class.is_none_or(|class| superblock.class.load(Relaxed) as usize == class);
-        ensure(unit, right, "the class in whose list it is")
+        let right = owner.is_none_or(|owner| superblock.owner() == owner);
+        ensure(unit, right, "the owner, and the class, in whose list it is")?;
+        ensure(unit, superblock.is_full() == full, "the list of full superblocks, or another")
+    }
+
+    /// Slots in the cache of a class of a heap whose owner word is `owner`: each is neither live nor free.
+    fn check_cache(&self, caches: &Caches, class: usize, owner: Owner) -> Result<u32, BufferFault> {
+        let what = "the top of a cache among its entries";
+        let len = caches.len(class).ok_or(BufferFault { unit: 0, what })?;
+        for index in 0..len {
+            let entry = caches.get(class, index);
+            let told = self.start_of(entry.granule) == entry.address;
+            ensure(0, told, "an entry of a cache, its granule and its address")?;
+            let what = "a cache's slots in superblocks";
+            let place = self.first_of(entry.granule);
+            let (unit, superblock, within) = place.ok_or(BufferFault { unit: 0, what })?;
+            ensure(unit, superblock.owner() == owner, "a cache's slots of its heap and class")?;
+            let slot = superblock.slot(within).ok_or(BufferFault { unit, what })?;
+            let free = superblock.free[word_of(slot)].load(Relaxed) >> (slot % 64) & 1 != 0;
+            let live = self.live().has(entry.granule);
+            ensure(unit, !free && !live, "a cache's slots neither free nor live")?;
+        }
+        ensure(0, caches.is_marked(class), "the marks of a cache that is full")?;
+        Ok(len as u32)
     }
 
     /// Superblocks in the list, and how many have passed their mark.
     fn check_list(
         &self,
         list: &List,
-        owner: Owner,
-        class: Option<usize>,
+        owner: Option<Owner>,
+        full: bool,
     ) -> Result<(u32, u32), BufferFault> {
         let (mut count, mut sparse, mut before) = (0, 0, 0);
         let mut next = list.first();
         while let Some(unit) = next {
-            self.check_place(unit, owner, class)?;
+            self.check_place(unit, owner, full)?;
             let superblock = &self.superblocks()[unit as usize];
             ensure(unit, superblock.before.load(Relaxed) == before, "the link back")?;
             ensure(unit, count <= self.superblocks().len() as u32, "a list with an end")?;
@@ -130,9 +153,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         Ok((count, sparse))
     }
 
-    /// Superblocks that belong in some list: all but the global heap's full ones.
-    fn check_units(&self, global: &Global<'m, S>) -> Result<u32, BufferFault> {
-        let (mut unit, mut count) = (0_u32, 0);
+    /// Superblocks that belong in some list, all but the global heap's full ones; and slots that are neither
+    /// live nor free.
+    fn check_units(&self, global: &Global<'m, S>) -> Result<(u32, u32), BufferFault> {
+        let (mut unit, mut count, mut at_hand) = (0_u32, 0, 0);
         while (unit as usize) < self.superblocks().len() {
             let superblock = &self.superblocks()[unit as usize];
             let units = superblock.units.load(Relaxed);
@@ -144,13 +168,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                     unit += 1;
                     continue;
                 }
-                Role::Inner(_) => return ensure(unit, false, "a superblock before").map(|()| 0),
+                Role::Inner(_) => {
+                    return ensure(unit, false, "a superblock before").map(|()| (0, 0));
+                }
                 Role::Segment => {
                     ensure(unit, superblock.segment_units().is_some(), "a segment's units")?;
                 }
-                Role::Superblock { heap, full } => {
-                    self.check_superblock(unit, heap, full)?;
-                    count += u32::from(heap != 0 || !full);
+                Role::Superblock { heap } => {
+                    at_hand += self.check_superblock(unit, heap)?;
+                    count += u32::from(heap != 0 || !superblock.is_full());
                 }
             }
             for inside in unit..unit + units {
@@ -158,10 +184,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             }
             unit += units;
         }
-        Ok(count)
+        Ok((count, at_hand))
     }
 
-    fn check_superblock(&self, unit: u32, heap: u32, full: bool) -> Result<(), BufferFault> {
+    /// Slots of a superblock that are neither live nor free.
+    fn check_superblock(&self, unit: u32, heap: u32) -> Result<u32, BufferFault> {
         let superblock = &self.superblocks()[unit as usize];
         let what = "a class and its layout";
         let class = superblock.class().ok_or(BufferFault { unit, what })?;
@@ -170,33 +197,45 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             let inner = self.superblocks()[(unit + distance) as usize].owner();
             ensure(unit + distance, inner == Owner::inner(distance), "the way to its first unit")?;
         }
-        let owner = if full { Owner::full(heap) } else { Owner::open(heap) };
-        ensure(unit, superblock.owner() == owner, "an owner and its parity")?;
+        let parity = superblock.owner() == Owner::of(heap, class);
+        ensure(unit, parity, "an owner, a class and their parity")?;
         let returned = self.returned_bits(unit);
         let open = superblock.open.load(Relaxed);
+        let granules = (layout.size >> GRANULE_SHIFT) as usize;
+        let first = (unit as usize) << UNIT_GRANULES_SHIFT;
+        let mut lives = [0_u64; WORDS];
+        for granule in self.live().granules(unit, layout.units) {
+            let slot = (granule - first) / granules;
+            let begins = (granule - first).is_multiple_of(granules) && slot < slots as usize;
+            ensure(unit, begins, "no live bit where no slot begins")?;
+            lives[slot / 64] |= 1 << (slot % 64);
+        }
+        let (mut live, mut free) = (0, 0);
         for (index, word) in superblock.free.iter().enumerate() {
             let word = word.load(Relaxed);
-            let first = index as u32 * 64;
-            if first >= slots {
+            let from = index as u32 * 64;
+            if from >= slots {
                 break;
             }
-            let beyond = if slots - first < 64 { u64::MAX << (slots - first) } else { 0 };
+            let beyond = if slots - from < 64 { u64::MAX << (slots - from) } else { 0 };
             ensure(unit, (word | returned.word(index)) & beyond == 0, "no bits beyond the slots")?;
-            ensure(unit, word & returned.word(index) == 0, "no slot both free and returned")?;
+            let lives = lives[index];
+            ensure(unit, word & lives == 0, "no slot both free and live")?;
+            ensure(unit, returned.word(index) & !lives == 0, "no slot returned that is not live")?;
             ensure(unit, word == 0 || open >> index & 1 != 0, "the summary of free slots")?;
             let queued = superblock.queued() >> (index / 2) & 1 != 0;
             ensure(unit, returned.word(index) == 0 || queued, "the summary of returned slots")?;
+            live += lives.count_ones();
+            free += word.count_ones();
         }
-        let slot = heap.checked_sub(1).and_then(|index| self.heaps().get(index as usize));
         ensure(unit, superblock.left.load(Relaxed) > 0, "frees until something is to be done")?;
-        let place = slot.and_then(|slot| Some((slot, slot.current(class, self.superblocks())?)));
-        if let Some((slot, place)) = place.filter(|(_, place)| place.index == unit) {
-            let sound = slot.current[class].is_sound(&superblock.free[place.word]);
-            return ensure(unit, sound, "slots at hand that are free");
+        let slot = heap.checked_sub(1).and_then(|index| self.heaps().get(index as usize));
+        if slot.is_none_or(|slot| !slot.is_current(class, unit)) {
+            let used = superblock.count_used();
+            ensure(unit, superblock.is_full() == (used == slots), "full if no slot is free")?;
+            ensure(unit, superblock.used() == used as i32, "the count of slots not free")?;
         }
-        let used = superblock.count_used();
-        ensure(unit, full == (used == slots), "full if no slot is free")?;
-        ensure(unit, superblock.used() == used as i32, "the count of slots in use")
+        Ok(slots - live - free)
     }
 
     /// Each superblock with returned slots is on one list.

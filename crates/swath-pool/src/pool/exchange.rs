@@ -12,12 +12,15 @@ use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::BufferPool;
 use crate::pool::global::Global;
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{CLASSES, LAYOUTS};
+use crate::superblock::class::{CLASSES, LAYOUTS, UNIT_GRANULES_SHIFT};
 use crate::superblock::list::ReturnList;
 use crate::superblock::owner::{Owner, Role};
 
 /// The number of the global heap as an owner.
 const GLOBAL: u32 = 0;
+
+/// The owner of a superblock whose record was overwritten: the global heap's, of no class.
+const OVERWRITTEN: Owner = Owner::of(GLOBAL, CLASSES);
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Moves all superblocks of a heap to the global heap.
@@ -33,11 +36,12 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn abandon(&self, global: &mut Global<'m, S>, slot: &HeapSlot) {
         let superblocks = self.superblocks();
         for class in 0..CLASSES {
-            if let Some(place) = slot.current(class, superblocks) {
-                let superblock = &superblocks[place.index as usize];
-                slot.clear_current(class);
+            if let Some(index) = slot.current(class)
+                && let Some(superblock) = superblocks.get(index as usize)
+            {
+                slot.current[class].clear();
                 superblock.set_used(superblock.count_used(), 0);
-                self.receive(global, place.index);
+                self.receive(global, index);
             }
             while let Some(index) = slot.partial[class].list.pop(superblocks) {
                 self.receive(global, index);
@@ -62,11 +66,16 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
         match superblock.class() {
             Some(class) if used < superblock.slots.load(Relaxed) => {
-                superblock.set_owner(Owner::open(GLOBAL));
+                superblock.set_owner(Owner::of(GLOBAL, class));
+                superblock.set_full(false);
                 global.partial[class].push(self.superblocks(), index);
             }
-            // Full, or overwritten: nothing is allocated from it.
-            _ => superblock.set_owner(Owner::full(GLOBAL)),
+            Some(class) => {
+                superblock.set_owner(Owner::of(GLOBAL, class));
+                superblock.set_full(true);
+            }
+            // Nothing is allocated from it.
+            None => superblock.set_owner(OVERWRITTEN),
         }
     }
 
@@ -79,7 +88,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let superblocks = self.superblocks();
         let Some(class) = superblocks[index as usize].class() else {
             // Nobody knows how long it is.
-            superblocks[index as usize].set_owner(Owner::full(GLOBAL));
+            superblocks[index as usize].set_owner(OVERWRITTEN);
             return;
         };
         let units = LAYOUTS[class].units;
@@ -89,20 +98,22 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         global.release(index, units);
     }
 
-    /// Acquires a superblock of `class` with a free slot for the heap whose owner word is `token`.
-    pub(crate) fn acquire_superblock(&self, class: usize, token: Owner) -> Option<u32> {
+    /// Acquires a superblock of `class` with a free slot for the heap whose owner word is `owner`.
+    pub(crate) fn acquire_superblock(&self, class: usize, owner: Owner) -> Option<u32> {
         let mut global = self.lock();
         self.collect_global(&mut global);
         loop {
             if let Some(index) = global.partial[class].pop(self.superblocks()) {
                 let superblock = &self.superblocks()[index as usize];
                 // What was overwritten is left out.
-                if superblock.owner() != Owner::open(GLOBAL) || superblock.class() != Some(class) {
+                if superblock.owner() != Owner::of(GLOBAL, class)
+                    || superblock.class() != Some(class)
+                {
                     continue;
                 }
                 let used = superblock.used() as u32;
                 superblock.set_used(used, self.low(superblock.slots.load(Relaxed)));
-                superblock.set_owner(token);
+                superblock.set_owner(owner);
                 return Some(index);
             }
             let units = LAYOUTS[class].units;
@@ -116,7 +127,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 for distance in 1..units {
                     superblocks[(first + distance) as usize].set_owner(Owner::inner(distance));
                 }
-                superblocks[first as usize].begin(class, token);
+                superblocks[first as usize].begin(class, owner);
                 return Some(first);
             }
             if !self.gather(&mut global) {
@@ -134,7 +145,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     fn list_of(&self, owner: Owner) -> &ReturnList {
         match owner.role() {
-            Role::Superblock { heap: heap @ 1.., .. } => {
+            Role::Superblock { heap: heap @ 1.. } => {
                 self.heaps().get(heap as usize - 1).map_or(&self.list, |heap| &heap.returned)
             }
             _ => &self.list,
@@ -144,7 +155,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Collects the returned slots of a superblock, as its owner, and returns their number.
     pub(crate) fn collect_slots(&self, index: u32, summary: u32) -> u32 {
         let superblock = &self.superblocks()[index as usize];
-        let taken = superblock.collect_slots(summary, self.returned_bits(index));
+        let first = (index as usize) << UNIT_GRANULES_SHIFT;
+        let returned = self.returned_bits(index);
+        let taken = superblock.collect_slots(summary, returned, self.live(), first);
         if taken.twice != 0 {
             self.late_double_frees.fetch_add(u64::from(taken.twice), Relaxed);
         }
@@ -181,8 +194,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// heap's.
     fn collect_listed(&self, global: &mut Global<'m, S>, index: u32) {
         let superblock = &self.superblocks()[index as usize];
-        let full = match superblock.owner().role() {
-            Role::Superblock { heap: GLOBAL, full } => full,
+        match superblock.owner().role() {
+            Role::Superblock { heap: GLOBAL } => {}
             Role::Superblock { .. } => return self.forward(index),
             // The return was collected before the superblock left the list: there is nothing
             // to read.
@@ -190,7 +203,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 superblock.leave_list();
                 return;
             }
-        };
+        }
         let taken = self.collect_slots(index, superblock.leave_list());
         if taken == 0 {
             return;
@@ -198,8 +211,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         global.remote_frees += u64::from(taken);
         let Some(class) = superblock.class() else { return };
         let list = &global.partial[class];
-        if full {
-            superblock.set_owner(Owner::open(GLOBAL));
+        if superblock.is_full() {
+            superblock.set_full(false);
             list.push(self.superblocks(), index);
         }
         if superblock.used() == 0 {
@@ -210,8 +223,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// Returns a slot of a superblock that is another's.
     #[inline(always)]
-    pub(crate) fn free_remote(&self, index: u32, slot: u32) -> bool {
+    pub(crate) fn free_remote(&self, index: u32, slot: u32, granule: usize) -> bool {
         let superblock = &self.superblocks()[index as usize];
+        if !self.live().has(granule) {
+            return false;
+        }
         match superblock.return_slot(slot, self.returned_bits(index)) {
             Ok(None) => true,
             Ok(Some(owner)) => {
@@ -233,7 +249,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
         let address = block.addr().get();
         match self.find(address)? {
-            (index, Some(slot)) if self.free_remote(index, slot) => Ok(()),
+            (index, Some(slot))
+                if self.free_remote(index, slot, self.cached_slot(address).granule) =>
+            {
+                Ok(())
+            }
             (_, Some(_)) => Err(BufferFreeError::NotAllocated { address }),
             (index, None) => self.free_segment(index, address),
         }

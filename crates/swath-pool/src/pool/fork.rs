@@ -1,10 +1,10 @@
 //! A fork of the process: the child rebuilds the pool.
 //!
 //! A fork copies the pool as other threads have it in the middle of a call. What
-//! they leave behind is one of few things: a word of free bits is always before
+//! they leave behind is one of few things: a word of live bits is always before
 //! or after a call, the pool's lock is held by the thread that forks, so that
-//! every unit has an owner that is right; but lists and counts of other
-//! threads' heaps may be half changed. So the child believes the bits only and builds
+//! every unit has an owner that is right; but caches, free bits, lists and counts of other
+//! threads' heaps may be half changed. So the child believes the live bits only and builds
 //! the rest anew, as if these threads had ended.
 
 use core::ptr::NonNull;
@@ -15,6 +15,7 @@ use lock_api::RawMutex;
 use crate::heap::local::LocalHeap;
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::UNIT_GRANULES_SHIFT;
 use crate::superblock::owner::Role;
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
@@ -52,12 +53,12 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         guard.source.after_fork_in_child();
         // SAFETY: nothing else uses it, and it is there.
         let own = own.map(|mut own| unsafe { own.as_mut() });
-        let mine = own.as_ref().map(|heap| heap.token());
+        let mine = own.as_ref().map(|heap| self.number_of(heap.slot));
         let superblocks = self.superblocks();
         self.list.forget();
         for slot in &self.heaps()[..guard.heaps_high] {
             slot.returned.forget();
-            if mine != Some(self.token_of(slot)) {
+            if mine != Some(self.number_of(slot)) {
                 slot.detach();
             }
         }
@@ -67,13 +68,18 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             let superblock = &superblocks[index as usize];
             superblock.leave_list();
             let owner = superblock.owner();
-            let Role::Superblock { heap, .. } = owner.role() else {
+            let Role::Superblock { heap } = owner.role() else {
                 index += 1;
                 continue;
             };
             let units = superblock.units.load(Relaxed);
-            if mine.map(|token| token.role()) != Some(Role::Superblock { heap, full: false }) {
+            if mine != Some(heap) {
                 self.collect_slots(index, self.returned_bits(index).summary());
+                // The global heap has no cache.
+                if heap != 0 {
+                    let first = (index as usize) << UNIT_GRANULES_SHIFT;
+                    superblock.free_all_but_live(self.live(), first);
+                }
                 superblock.recount();
                 self.receive(&mut guard, index);
             }

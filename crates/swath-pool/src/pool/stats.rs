@@ -79,13 +79,13 @@ impl<L: RawMutex, S: SegmentSource> BufferPool<'_, L, S> {
                     stats.segment_bytes += bytes;
                     stats.live_bytes += self.segment_bytes(units) as u64;
                 }
-                Role::Superblock { heap, .. } => {
+                Role::Superblock { heap } => {
                     let Some(class) = superblock.class() else {
                         unit += 1;
                         continue;
                     };
                     let returned = self.returned_bits(unit).count();
-                    let used = superblock.count_used().saturating_sub(returned);
+                    let used = self.live().count(unit, units).saturating_sub(returned);
                     stats.live_bytes += u64::from(used) * slot_bytes(class) as u64;
                     stats.superblocks[class] += 1;
                     stats.global_superblocks += u32::from(heap == 0);

@@ -1,6 +1,7 @@
 //! The tables that a caller supplies for a pool's metadata.
 
 use crate::heap::slot::HeapSlot;
+use crate::superblock::live::Live;
 use crate::superblock::record::{Returned, Superblock};
 
 /// Storage for a pool's metadata, supplied by the caller, one record for each unit. It may hold
@@ -11,8 +12,8 @@ use crate::superblock::record::{Returned, Superblock};
 /// use swath_pool::{HeapSlot, Storage};
 ///
 /// let mut heaps = [HeapSlot::new()];
-/// let one = Storage { superblocks: &mut [], returned: &mut [], heaps: &mut heaps, dirty: &mut [] };
-/// let two = Storage { superblocks: &mut [], returned: &mut [], heaps: &mut heaps, dirty: &mut [] };
+/// let one = Storage { superblocks: &mut [], returned: &mut [], live: &mut [], heaps: &mut heaps, dirty: &mut [] };
+/// let two = Storage { superblocks: &mut [], returned: &mut [], live: &mut [], heaps: &mut heaps, dirty: &mut [] };
 /// drop((one, two));
 /// ```
 pub struct Storage<'m> {
@@ -20,7 +21,10 @@ pub struct Storage<'m> {
     pub superblocks: &'m mut [Superblock],
     /// Bits of returned slots, 576 bytes for each unit, touched only where other threads free.
     pub returned: &'m mut [Returned],
-    /// Processor heaps, as many as there can be threads with one.
+    /// Live bits, 512 bytes for each unit, touched only for superblocks.
+    pub live: &'m mut [Live],
+    /// Processor heaps, 67 KiB each, as many as there can be threads with one; touched only as far as classes
+    /// are used.
     pub heaps: &'m mut [HeapSlot],
     /// Bits of free units whose memory is still there, and their seals: [`dirty_words`] words.
     pub dirty: &'m mut [u64],
@@ -31,6 +35,7 @@ impl Storage<'_> {
     pub(crate) fn clear(&mut self) {
         self.superblocks.fill_with(Superblock::new);
         self.returned.fill_with(Returned::new);
+        self.live.fill_with(Live::new);
         self.heaps.fill_with(HeapSlot::new);
         self.dirty.fill(0);
     }

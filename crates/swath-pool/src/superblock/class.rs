@@ -28,6 +28,13 @@ pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
 /// Number of size classes.
 pub const CLASSES: usize = class_of(SLOT_BYTES_MAX) + 1;
 
+/// The granule in which slots lie, as a power of two of bytes: 16, and 512 for the model checker, whose
+/// slots are longer.
+pub(crate) const GRANULE_SHIFT: u32 = if cfg!(loom) { 9 } else { SLOT_BYTES_MIN.ilog2() };
+
+/// Granules of a unit, as a power of two.
+pub(crate) const UNIT_GRANULES_SHIFT: u32 = UNIT_SHIFT - GRANULE_SHIFT;
+
 /// Number of slots in a superblock at least.
 const SLOTS_MIN: usize = 8;
 

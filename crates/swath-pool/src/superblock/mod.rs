@@ -4,5 +4,6 @@
 pub(crate) mod atomic;
 pub(crate) mod class;
 pub(crate) mod list;
+pub(crate) mod live;
 pub(crate) mod owner;
 pub(crate) mod record;

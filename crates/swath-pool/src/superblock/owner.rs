@@ -1,10 +1,12 @@
 //! The owner of a unit, and the unit's role, in one number.
 
+use crate::superblock::class::CLASSES;
+
 /// The owner and role of a unit, in one number. It changes only under the pool's lock, except that
-/// an owner may turn its own superblock from open to full and back, and that segments begin and end
-/// where their units are one thread's alone.
+/// segments begin and end where their units are one thread's alone.
 ///
-/// A heap's number is followed by its parity: a flipped bit makes no heap's owner another's.
+/// A superblock's has its heap, its class and the parity of both: by one comparison a heap sees that a
+/// superblock is its own and of what class, and no flipped bit makes it another's or of another class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(pub(crate) u32);
 
@@ -18,51 +20,68 @@ pub(crate) enum Role {
     /// So many units after the first one of a superblock.
     Inner(u32),
     /// The first unit of a superblock of heap `heap`; 0 is the global heap.
-    Superblock { heap: u32, full: bool },
+    Superblock { heap: u32 },
 }
 
-/// Number of heaps that an owner's word has bits for.
-pub(crate) const HEAPS_MAX: usize = 1 << 28;
-
-const fn with_parity(heap: u32) -> u32 {
-    heap << 1 | heap.count_ones() & 1
-}
+/// Number of heaps that an owner's word has bits for: below the class, its highest byte, and above role and
+/// parity.
+pub(crate) const HEAPS_MAX: usize = 1 << 21;
 
 impl Owner {
     pub(crate) const FREE: Self = Self(0);
     pub(crate) const SEGMENT: Self = Self(3);
 
-    pub(crate) const fn open(heap: u32) -> Self {
-        Self(with_parity(heap) << 2 | 1)
-    }
-
-    pub(crate) const fn full(heap: u32) -> Self {
-        Self(with_parity(heap) << 2 | 2)
+    /// A superblock of `class` of heap `heap`.
+    pub(crate) const fn of(heap: u32, class: usize) -> Self {
+        const { assert!(CLASSES < 1 << 8) };
+        let parity = (heap.count_ones() + class.count_ones()) & 1;
+        Self((class as u32) << 24 | heap << 3 | parity << 2 | 1)
     }
 
     pub(crate) const fn inner(distance: u32) -> Self {
         Self(distance << 2 | 3)
     }
 
-    /// Returns true if it is a heap's superblock, open or full.
+    /// The class of a superblock, or some byte.
     #[inline(always)]
-    pub(crate) const fn is_superblock(self) -> bool {
-        matches!(self.0 & 3, 1 | 2)
+    pub(crate) const fn class(self) -> u8 {
+        (self.0 >> 24) as u8
     }
 
-    /// Returns true if two superblocks are of one heap.
+    /// Returns true if it is a heap's superblock.
     #[inline(always)]
-    pub(crate) const fn is_heap_of(self, other: Self) -> bool {
-        self.0 >> 2 == other.0 >> 2
+    pub(crate) const fn is_superblock(self) -> bool {
+        self.0 & 3 == 1
     }
 
     pub(crate) const fn role(self) -> Role {
         match (self.0 & 3, self.0 >> 2) {
-            (0, _) => Role::Free,
-            (1, heap) => Role::Superblock { heap: heap >> 1, full: false },
-            (2, heap) => Role::Superblock { heap: heap >> 1, full: true },
-            (_, 0) => Role::Segment,
-            (_, distance) => Role::Inner(distance),
+            (1, _) => Role::Superblock { heap: self.0 >> 3 & (HEAPS_MAX as u32 - 1) },
+            (3, 0) => Role::Segment,
+            (3, distance) => Role::Inner(distance),
+            // Of an overwritten one, too.
+            _ => Role::Free,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flipped_bit_makes_no_superblock_anothers_or_of_another_class() {
+        for heap in [0, 1, 2, 77, HEAPS_MAX as u32 - 1] {
+            for class in 0..CLASSES {
+                let owner = Owner::of(heap, class);
+                assert_eq!(owner.role(), Role::Superblock { heap });
+                for other in (0..32).map(|bit| Owner(owner.0 ^ 1 << bit)) {
+                    if let Role::Superblock { heap } = other.role() {
+                        let is_one = |class| other == Owner::of(heap, class);
+                        assert!(!(0..CLASSES).any(is_one), "{owner:?} and {other:?}");
+                    }
+                }
+            }
         }
     }
 }

@@ -1,14 +1,19 @@
 //! A superblock's descriptor: its free slots and its owner.
 //!
-//! Two bits belong to a slot. The first says that it is **free** and is written
-//! by the superblock's owner alone; the second says that another thread has
-//! **returned** it, and is set by that thread and taken by the owner. Above
-//! either there is a summary, one bit for a word of 64 slots or for two:
+//! Three bits belong to a slot. The first says that it is **live**: its user has it. Its thread's heap sets it
+//! when the slot is handed out and clears it when it is freed, so that a double free shows at once. The
+//! second says that it is **free** with its superblock. A slot that is neither is in the cache of the
+//! superblock's heap. Both are written by the superblock's owner alone. The third says that another thread
+//! has **returned** it, and is set by that thread and taken by the owner; until then the slot is live.
+//! Above free and returned there is a summary, one bit for a word of 64 slots or for two:
 //!
 //! ```text
 //!   owner:      open ──► free[0] free[1] …        plain loads and stores
 //!   others: queued ──► returned[0] returned[1] …      one fetch_or each
 //! ```
+//!
+//! The live bits stand in a table by themselves, one for each 16 bytes of the arena: from an address to
+//! its bit it takes one shift, and where no block begins there is no bit.
 //!
 //! A thread that returns a slot sets its bit with one `fetch_or`; the old value
 //! tells a double free. If the word was empty, it sets the word's bit in
@@ -24,19 +29,20 @@
 //! the owner; `queued` stays as it is, and with it the right to push.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::superblock::atomic::{Shared32, Shared64};
-use crate::superblock::class::{LAYOUTS, SuperblockLayout, WORDS, slot_at, word_of};
+use crate::superblock::class::{GRANULE_SHIFT, LAYOUTS, SuperblockLayout, WORDS, slot_at, word_of};
+use crate::superblock::live::LiveBits;
 use crate::superblock::owner::Owner;
 
 /// The record of one unit: storage that the caller supplies, one for each unit of
 /// the arena. All zeroes is a valid and the initial value.
 ///
 /// Invariants, for the first unit of a superblock: a word of `free` that is not
-/// zero has its bit in `open`; no slot is both free and returned, except after a
+/// zero has its bit in `open`; no slot is both free and live or returned, except after a
 /// double free that met a return under way; `left + mark` is the number of slots
-/// in use as the owner counts them, except for a current superblock, which is not counted;
+/// that are not free, except for a current superblock, which is not counted;
 /// and those that came back to the
 /// global heap's superblock count as in use until it reads its list.
 #[repr(C, align(64))]
@@ -48,7 +54,8 @@ pub struct Superblock {
     pub(crate) slots: AtomicU32,
     pub(crate) inverse: AtomicU32,
     pub(crate) twos: AtomicU32,
-    pub(crate) class: AtomicU32,
+    pub(crate) class: AtomicU8,
+    _beside: [u8; 3],
     /// Units of the superblock or segment.
     pub(crate) units: AtomicU32,
     /// The next superblock on the list of those with returned slots, plus one.
@@ -64,7 +71,9 @@ pub struct Superblock {
     /// Neighbours in the list of a heap, plus one.
     pub(crate) before: AtomicU32,
     pub(crate) after: AtomicU32,
-    _owned: u64,
+    /// 1 if no slot is free: it is in its heap's list of full ones.
+    full: AtomicU32,
+    _owned: u32,
     pub(crate) free: [Shared64; WORDS],
 }
 
@@ -130,7 +139,8 @@ impl Superblock {
             slots: AtomicU32::new(0),
             inverse: AtomicU32::new(0),
             twos: AtomicU32::new(0),
-            class: AtomicU32::new(0),
+            class: AtomicU8::new(0),
+            _beside: [0; 3],
             units: AtomicU32::new(0),
             link: Shared32::new(0),
             _apart: [0; 8],
@@ -139,15 +149,16 @@ impl Superblock {
             mark: AtomicU32::new(0),
             before: AtomicU32::new(0),
             after: AtomicU32::new(0),
+            full: AtomicU32::new(0),
             _owned: 0,
             free: core::array::from_fn(|_| Shared64::new(0)),
         }
     }
 
-    /// Returns true if it is `owner`'s and no returned slots wait to be collected.
+    /// The owner's word, if no returned slots wait to be collected; else another number.
     #[inline(always)]
-    pub(crate) fn is_undisturbed(&self, owner: Owner) -> bool {
-        self.state.load(Relaxed) == u64::from(owner.0)
+    pub(crate) fn state(&self) -> u64 {
+        self.state.load(Relaxed)
     }
 
     /// Relaxed: a thread that frees a slot of it has it from one that saw the
@@ -156,6 +167,16 @@ impl Superblock {
     #[inline]
     pub(crate) fn owner(&self) -> Owner {
         Owner(self.state.load(Relaxed) as u32)
+    }
+
+    /// Returns true if it is in its heap's list of full ones.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Relaxed) != 0
+    }
+
+    pub(crate) fn set_full(&self, full: bool) {
+        self.full.store(full.into(), Relaxed);
     }
 
     /// The slot that begins so many bytes after the superblock does.
@@ -192,7 +213,7 @@ impl Superblock {
     /// The class of the superblock that begins here, if the record is whole: all of its layout is
     /// the class's. What is not on the way of nearly every call asks this before it believes any.
     pub(crate) fn class(&self) -> Option<usize> {
-        let class = self.class.load(Relaxed) as usize;
+        let class = usize::from(self.class.load(Relaxed));
         let SuperblockLayout { slots, inverse, twos, units, .. } = *LAYOUTS.get(class)?;
         let whole = self.slots.load(Relaxed) == slots
             && self.inverse.load(Relaxed) == inverse
@@ -217,10 +238,11 @@ impl Superblock {
         self.slots.store(slots, Relaxed);
         self.inverse.store(inverse, Relaxed);
         self.twos.store(twos, Relaxed);
-        self.class.store(class as u32, Relaxed);
+        self.class.store(class as u8, Relaxed);
         self.units.store(units, Relaxed);
         self.left.store(0, Relaxed);
         self.mark.store(0, Relaxed);
+        self.set_full(false);
         let (whole, rest) = (slots as usize / 64, slots % 64);
         for word in &self.free[..whole] {
             word.store(u64::MAX, Relaxed);
@@ -237,7 +259,7 @@ impl Superblock {
         self.set_owner(owner);
     }
 
-    /// Slots in use by the owner's bits: those returned and not yet taken count.
+    /// Slots that are not free: those returned and not yet taken count.
     pub(crate) fn count_used(&self) -> u32 {
         let slots = self.slots.load(Relaxed);
         let words = &self.free[..(slots as usize).div_ceil(64).min(WORDS)];
@@ -264,7 +286,7 @@ impl Superblock {
         (self.state.load(Relaxed) >> 32) as u32
     }
 
-    /// Returns `slot` from a thread that does not own it. With an owner comes
+    /// Returns `slot`, which was live, from a thread that does not own it. With an owner comes
     /// the right, and the duty, to push the superblock on his list.
     pub(crate) fn return_slot(
         &self,
@@ -272,9 +294,6 @@ impl Superblock {
         returned: &Returned,
     ) -> Result<Option<Owner>, Twice> {
         let (index, bit) = (word_of(slot), 1_u64 << (slot % 64));
-        if self.free[index].load(Relaxed) & bit != 0 {
-            return Err(Twice);
-        }
         // What the user wrote comes before what the next user reads.
         let before = returned.words[index].fetch_or(bit, AcqRel);
         if before & bit != 0 {
@@ -293,9 +312,26 @@ impl Superblock {
         (self.state.fetch_and(u64::from(u32::MAX), AcqRel) >> 32) as u32
     }
 
-    /// Collects the returned slots of the words in `summary`, as the owner.
-    pub(crate) fn collect_slots(&self, mut summary: u32, returned: &Returned) -> Collected {
+    /// Frees a slot that is neither free nor live, as the owner.
+    #[inline]
+    pub(crate) fn free_slot(&self, slot: u32) {
+        let word = &self.free[word_of(slot)];
+        word.store(word.load(Relaxed) | 1 << (slot % 64), Relaxed);
+        self.open.store(self.open.load(Relaxed) | 1 << word_of(slot), Relaxed);
+        self.left.store(self.left.load(Relaxed).wrapping_sub(1), Relaxed);
+    }
+
+    /// Collects the returned slots of the words in `summary`, as the owner; the superblock's live bits are
+    /// `live` from granule `first` on.
+    pub(crate) fn collect_slots(
+        &self,
+        mut summary: u32,
+        returned: &Returned,
+        live: LiveBits<'_>,
+        first: usize,
+    ) -> Collected {
         let mut taken = Collected::default();
+        let granules = self.granules();
         while summary != 0 {
             let pair = summary.trailing_zeros() as usize;
             summary &= summary - 1;
@@ -304,17 +340,42 @@ impl Superblock {
                 if returned.words[index].load(Relaxed) == 0 {
                     continue;
                 }
-                let bits = returned.words[index].swap(0, Acquire);
-                let free = self.free[index].load(Relaxed);
-                taken.twice += (bits & free).count_ones();
-                taken.slots += (bits & !free).count_ones();
-                self.free[index].store(free | bits, Relaxed);
+                let mut bits = returned.words[index].swap(0, Acquire);
+                let mut freed = 0;
+                while bits != 0 {
+                    let slot = index * 64 + bits.trailing_zeros() as usize;
+                    if live.clear(first + slot * granules) {
+                        freed |= bits & bits.wrapping_neg();
+                    } else {
+                        taken.twice += 1;
+                    }
+                    bits &= bits - 1;
+                }
+                taken.slots += freed.count_ones();
+                self.free[index].store(self.free[index].load(Relaxed) | freed, Relaxed);
                 self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
             }
         }
         let left = self.left.load(Relaxed).wrapping_sub(taken.slots as i32);
         self.left.store(left, Relaxed);
         taken
+    }
+
+    /// Granules of a slot.
+    fn granules(&self) -> usize {
+        let class = usize::from(self.class.load(Relaxed));
+        LAYOUTS.get(class).map_or(0, |layout| (layout.size >> GRANULE_SHIFT) as usize)
+    }
+
+    /// Makes all slots free that are not live: those that a heap which is gone had in its cache, too.
+    pub(crate) fn free_all_but_live(&self, live: LiveBits<'_>, first: usize) {
+        let granules = self.granules();
+        let slots = (self.slots.load(Relaxed) as usize).min(64 * WORDS);
+        for (index, word) in self.free.iter().enumerate().take(slots.div_ceil(64)) {
+            let slots = 64 * index..slots.min(64 * index + 64);
+            let free = slots.filter(|slot| !live.has(first + slot * granules));
+            word.store(free.fold(0, |bits, slot| bits | 1 << (slot % 64)), Relaxed);
+        }
     }
 
     /// Sets `left` and `mark` for `used` slots in use, with the mark at `low`
@@ -330,7 +391,7 @@ impl Superblock {
         self.left.store(i32::MAX, Relaxed);
     }
 
-    /// Slots in use as the owner counts them.
+    /// Slots that are not free, as the owner counts them.
     pub(crate) fn used(&self) -> i32 {
         self.left.load(Relaxed).wrapping_add(self.mark.load(Relaxed) as i32)
     }
@@ -348,7 +409,8 @@ mod tests {
     use swath_arch::testing::Random;
 
     use super::*;
-    use crate::superblock::class::CLASSES;
+    use crate::superblock::class::{CLASSES, SLOT_BYTES_MIN, UNIT_GRANULES_SHIFT};
+    use crate::superblock::live::Live;
 
     /// A record with bits in the words of `set`.
     fn returned(set: impl IntoIterator<Item = usize>) -> Returned {
@@ -401,7 +463,7 @@ mod tests {
         for (class, layout) in LAYOUTS.iter().enumerate() {
             let superblock = Superblock::new();
             superblock.state.store(5 << 32, Relaxed);
-            superblock.begin(class, Owner::open(7));
+            superblock.begin(class, Owner::of(7, class));
             let slots = layout.slots as usize;
             let free: Vec<bool> = (0..64 * WORDS).map(|slot| slot < slots).collect();
             assert_eq!(bits(&superblock.free), free, "class {class}");
@@ -409,7 +471,7 @@ mod tests {
             let open = words.fold(0, |open, word| open | 1_u64 << word);
             assert_eq!(superblock.open.load(Relaxed), open, "class {class}");
             assert_eq!((superblock.class(), superblock.count_used()), (Some(class), 0));
-            assert_eq!((superblock.owner(), superblock.queued()), (Owner::open(7), 5));
+            assert_eq!((superblock.owner(), superblock.queued()), (Owner::of(7, class), 5));
             for slot in [0, 1, layout.slots - 1] {
                 assert_eq!(superblock.slot(slot * layout.size), Some(slot), "class {class}");
                 assert_eq!(superblock.slot(slot * layout.size + 1), None, "class {class}");
@@ -423,16 +485,18 @@ mod tests {
     fn a_record_that_was_overwritten_has_no_class() {
         for class in CLASSES_HERE {
             let superblock = Superblock::new();
-            superblock.begin(class, Owner::open(1));
+            superblock.begin(class, Owner::of(1, class));
             let Superblock { slots, inverse, twos, units, .. } = &superblock;
-            for word in [slots, inverse, twos, units, &superblock.class] {
+            for word in [slots, inverse, twos, units] {
                 let was = word.fetch_xor(1, Relaxed);
                 assert_eq!(superblock.class(), None, "class {class}");
                 word.store(was, Relaxed);
                 assert_eq!(superblock.class(), Some(class));
             }
-            superblock.class.store(u32::MAX, Relaxed);
-            assert_eq!(superblock.class(), None);
+            for other in (0..=u8::MAX).filter(|&other| usize::from(other) != class) {
+                superblock.class.store(other, Relaxed);
+                assert_eq!(superblock.class(), None);
+            }
         }
     }
 
@@ -440,7 +504,7 @@ mod tests {
     #[test]
     fn counts_of_an_overwritten_record_stay_in_bounds() {
         let superblock = Superblock::new();
-        superblock.begin(0, Owner::open(1));
+        superblock.begin(0, Owner::of(1, 0));
         superblock.slots.store(u32::MAX, Relaxed);
         assert_eq!(superblock.count_used(), u32::MAX - LAYOUTS[0].slots);
         superblock.recount();
@@ -470,16 +534,17 @@ mod tests {
     #[test]
     fn a_superblock_is_undisturbed_while_it_is_its_owners_and_nothing_waits() {
         let superblock = Superblock::new();
-        superblock.begin(2, Owner::open(4));
-        assert!(superblock.is_undisturbed(Owner::open(4)));
-        assert!(!superblock.is_undisturbed(Owner::open(5)));
-        assert!(!superblock.is_undisturbed(Owner::full(4)));
-        superblock.set_owner(Owner::full(6));
-        assert!(superblock.is_undisturbed(Owner::full(6)));
+        let is_undisturbed = |owner: Owner| superblock.state() == u64::from(owner.0);
+        superblock.begin(2, Owner::of(4, 2));
+        assert!(is_undisturbed(Owner::of(4, 2)));
+        assert!(!is_undisturbed(Owner::of(5, 2)));
+        assert!(!is_undisturbed(Owner::of(4, 3)));
+        superblock.set_owner(Owner::of(6, 2));
+        assert!(is_undisturbed(Owner::of(6, 2)));
         superblock.state.fetch_or(1 << 40, Relaxed);
-        assert!(!superblock.is_undisturbed(Owner::full(6)));
-        superblock.set_owner(Owner::open(1));
-        assert_eq!((superblock.owner(), superblock.queued()), (Owner::open(1), 1 << 8));
+        assert!(!is_undisturbed(Owner::of(6, 2)));
+        superblock.set_owner(Owner::of(1, 2));
+        assert_eq!((superblock.owner(), superblock.queued()), (Owner::of(1, 2), 1 << 8));
         assert_eq!(superblock.link(), None);
         superblock.link.store(6, Relaxed);
         assert_eq!(superblock.link(), Some(5));
@@ -504,9 +569,14 @@ mod tests {
         for (seed, class) in (0..).zip(CLASSES_HERE) {
             let mut random = Random::new(seed);
             let (superblock, returned) = (Superblock::new(), Returned::new());
-            let owner = Owner::open(3);
+            let owner = Owner::of(3, class);
             superblock.begin(class, owner);
-            let slots = LAYOUTS[class].slots;
+            let SuperblockLayout { slots, size, .. } = LAYOUTS[class];
+            // It begins at unit 1 of eight.
+            const FIRST: usize = 1 << UNIT_GRANULES_SHIFT;
+            let units: Vec<Live> = (0..8).map(|_| Live::new()).collect();
+            let live = || LiveBits::new(&units);
+            let granule = |slot: u32| FIRST + (slot * size) as usize / SLOT_BYTES_MIN;
             let (mut used, mut back) = (BTreeSet::new(), BTreeSet::new());
             let mut queued = 0;
             for step in 0..500 {
@@ -530,8 +600,9 @@ mod tests {
                         for slot in &twice {
                             superblock.free[*slot as usize / 64]
                                 .fetch_or(1 << (slot % 64), Relaxed);
+                            assert!(live().clear(granule(*slot)));
                         }
-                        let got = superblock.collect_slots(names, &returned);
+                        let got = superblock.collect_slots(names, &returned, live(), FIRST);
                         let expected = (taken.len() - twice.len(), twice.len());
                         assert_eq!((got.slots as usize, got.twice as usize), expected, "{place}");
                         assert_eq!(superblock.used(), before - got.slots as i32, "{place}");
@@ -543,9 +614,10 @@ mod tests {
                     }
                     1..9 if !used.contains(&slot) && !back.contains(&slot) => {
                         superblock.free[index].fetch_and(!bit, Relaxed);
+                        live().set(granule(slot));
                         used.insert(slot);
                     }
-                    _ => {
+                    _ if live().has(granule(slot)) => {
                         let first = !back.iter().any(|other| other / 64 == slot / 64);
                         let expected = match used.remove(&slot) {
                             false => Err(Twice),
@@ -558,7 +630,13 @@ mod tests {
                             queued |= 1 << (slot / 128);
                         }
                     }
+                    _ => assert!(!used.contains(&slot) && !back.contains(&slot), "{place}"),
                 }
+                for slot in 0..slots {
+                    let lives = used.contains(&slot) || back.contains(&slot);
+                    assert_eq!(live().has(granule(slot)), lives, "{place}, slot {slot}");
+                }
+                assert_eq!(live().count(1, 7), (used.len() + back.len()) as u32, "{place}");
                 let free =
                     |slot: u32| slot < slots && !used.contains(&slot) && !back.contains(&slot);
                 let free: Vec<bool> = (0..64 * WORDS as u32).map(free).collect();

@@ -168,6 +168,7 @@ pub(crate) struct Arena {
 pub(crate) struct Tables {
     pub(crate) superblocks: usize,
     pub(crate) returned: usize,
+    pub(crate) live: usize,
     pub(crate) heaps: usize,
     pub(crate) dirty: usize,
 }
@@ -192,12 +193,14 @@ pub(crate) fn arena(units: usize, heaps: usize, options: BufferOptions) -> Arena
     let storage = Storage {
         superblocks: Vec::leak((0..units).map(|_| Superblock::new()).collect()),
         returned: Vec::leak((0..units).map(|_| Returned::new()).collect()),
+        live: Vec::leak((0..units).map(|_| Live::new()).collect()),
         heaps: Vec::leak((0..heaps).map(|_| HeapSlot::new()).collect()),
         dirty: Vec::leak(vec![0; dirty_words(units)]),
     };
     let tables = Tables {
         superblocks: storage.superblocks.as_mut_ptr().expose_provenance(),
         returned: storage.returned.as_mut_ptr().expose_provenance(),
+        live: storage.live.as_mut_ptr().expose_provenance(),
         heaps: storage.heaps.as_mut_ptr().expose_provenance(),
         dirty: storage.dirty.as_mut_ptr().expose_provenance(),
     };

@@ -19,8 +19,8 @@ use swath_frame::segment::{
     SegmentMapping, SegmentRequest,
 };
 use swath_pool::{
-    BufferOptions, BufferPool, HeapSlot, LocalHeap, Returned, SegmentSource, Storage, Superblock,
-    UNIT_BYTES, dirty_words,
+    BufferOptions, BufferPool, HeapSlot, Live, LocalHeap, Returned, SegmentSource, Storage,
+    Superblock, UNIT_BYTES, dirty_words,
 };
 
 use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES};
@@ -257,11 +257,13 @@ impl Setting {
         let units = bitmap.space().units() as usize;
         let mut superblocks: Vec<_> = (0..units).map(|_| Superblock::new()).collect();
         let mut returned: Vec<_> = (0..units).map(|_| Returned::new()).collect();
+        let mut live: Vec<_> = (0..units).map(|_| Live::new()).collect();
         let mut heaps = [HeapSlot::new()];
         let mut dirty = vec![0; dirty_words(units)];
         let storage = Storage {
             superblocks: &mut superblocks,
             returned: &mut returned,
+            live: &mut live,
             heaps: &mut heaps,
             dirty: &mut dirty,
         };

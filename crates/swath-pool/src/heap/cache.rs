@@ -1,0 +1,436 @@
+//! The caches of a heap: for each class, slots at hand, the last one freed on top.
+//!
+//! A cached slot is neither live nor free. To allocate is to take the top one and set its live bit; to
+//! free is to clear that bit and put the slot on top. Nothing else is counted or written, so that a
+//! superblock knows of a slot only when a cache is refilled or flushed.
+//!
+//! An entry stands as two numbers, of granule and address, which say the same: no flipped bit of either is
+//! believed. Of a third word only the highest two entries of a class have anything, the mark that the
+//! cache is full. Entries of three words also guard the place of the top: a flipped bit moves it by a power
+//! of two bytes, which is no multiple of an entry, and what lies there is no entry. Nor is what lies below
+//! the lowest, so that an empty cache needs no test of its own.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicU16;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MIN, TABLE_BYTES_MAX, class_of};
+use crate::superblock::owner::Owner;
+
+/// Entries of a class at most; few for the model checker.
+pub(crate) const ENTRIES_MAX: usize = if cfg!(loom) { 4 } else { 160 };
+
+/// Bytes of an entry.
+const ENTRY_BYTES: usize = 24;
+
+/// Bytes of all entries, as far as a top can lie, and two entries beyond: the top one, and the next. The
+/// model checker's stacks have no room for more than are used.
+const CACHE_BYTES: usize =
+    if cfg!(loom) { CLASSES * (ENTRIES_MAX + 1) } else { (1 << u16::BITS) / ENTRY_BYTES + 3 }
+        * ENTRY_BYTES;
+
+/// Bins, of which only the first ones have a class: any byte is the number of one.
+const BINS: usize = 1 << u8::BITS;
+
+/// Says that a cache is full.
+const FULL: u64 = u64::MAX;
+
+/// Where a class's entries lie.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Bytes from the first entry of all to the place below the class's lowest.
+    below: u16,
+    /// Number of entries.
+    entries: u16,
+}
+
+/// Fewer entries of longer slots.
+const fn entries_of(class: usize) -> usize {
+    let entries = match LAYOUTS[class].size {
+        0..=128 => 160,
+        129..=512 => 48,
+        513..=2048 => 16,
+        2049..=8192 => 10,
+        _ => 8,
+    };
+    if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
+}
+
+static PLACES: [Place; CLASSES] = {
+    let mut places = [Place { below: 0, entries: 0 }; CLASSES];
+    let (mut class, mut below) = (0, 0);
+    while class < CLASSES {
+        let entries = entries_of(class);
+        places[class] = Place { below: below as u16, entries: entries as u16 };
+        below += (entries + 1) * ENTRY_BYTES;
+        assert!(below <= 1 << u16::BITS, "all entries lie where a top can");
+        class += 1;
+    }
+    places
+};
+
+/// Bytes from the first entry of all to a class's entry at `index`.
+#[inline(always)]
+fn place(class: usize, index: usize) -> u16 {
+    PLACES[class].below + ((index + 1) * ENTRY_BYTES) as u16
+}
+
+/// The classes of short requests by their granules: so that what no flipped bit may change lies in no heap.
+static SHORT: [u8; TABLE_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
+    let mut table = [0; TABLE_BYTES_MAX / SLOT_BYTES_MIN + 1];
+    let mut granules = 0;
+    while granules < table.len() {
+        table[granules] = class_of(granules * SLOT_BYTES_MIN) as u8;
+        granules += 1;
+    }
+    table
+};
+
+/// The class of a request for `size` bytes at a multiple of 16, if it is short.
+#[inline(always)]
+pub(crate) fn short_class(size: usize) -> Option<u8> {
+    if size > TABLE_BYTES_MAX { None } else { Some(SHORT[size.div_ceil(SLOT_BYTES_MIN)]) }
+}
+
+/// A slot in a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CachedSlot {
+    pub(crate) granule: usize,
+    pub(crate) address: usize,
+}
+
+/// The caches of one heap.
+///
+/// Invariants: a class's entries from its lowest to its top are slots of the heap's superblocks of that
+/// class, each once, neither live nor free.
+#[repr(C)]
+pub(crate) struct Caches {
+    entries: UnsafeCell<[u64; CACHE_BYTES / 8]>,
+    /// For each class the owner word of the heap's superblocks.
+    owners: UnsafeCell<[u64; BINS]>,
+    /// For each class the bytes from the first entry of all to its top one.
+    tops: UnsafeCell<[u16; BINS]>,
+}
+
+// Nothing is atomic, so that a compiler may add to it and compare with it where it lies.
+// SAFETY: all is read and written by the thread that has the heap only; whoever has it after, or
+// looks at all heaps while no call is under way, comes after it by the pool's lock.
+unsafe impl Sync for Caches {}
+
+impl Caches {
+    pub(crate) const fn new() -> Self {
+        let mut entries = [0; CACHE_BYTES / 8];
+        // No entry, wherever the arena begins: also of a heap of no pool.
+        entries[0] = 1;
+        Self {
+            entries: UnsafeCell::new(entries),
+            owners: UnsafeCell::new([0; BINS]),
+            tops: UnsafeCell::new([0; BINS]),
+        }
+    }
+
+    /// Makes all caches empty, of the heap whose owner words are `owner`'s.
+    pub(crate) fn begin(&self, owner: impl Fn(usize) -> Owner) {
+        for class in 0..BINS {
+            let place = PLACES.get(class);
+            // No superblock has the owner word of a class that is none.
+            let owner = place.map_or(u64::MAX, |_| owner(class).0.into());
+            // SAFETY: this thread has the heap.
+            unsafe { (*self.owners.get())[class] = owner };
+            self.set_top(class as u8, place.map_or(0, |place| place.below));
+        }
+    }
+
+    /// The owner word of the heap's superblocks of a class.
+    #[inline(always)]
+    pub(crate) fn owner(&self, class: u8) -> u64 {
+        // SAFETY: this thread has the heap.
+        unsafe { (*self.owners.get())[usize::from(class)] }
+    }
+
+    #[inline(always)]
+    pub(crate) fn top(&self, class: u8) -> u16 {
+        // SAFETY: this thread has the heap.
+        unsafe { (*self.tops.get())[usize::from(class)] }
+    }
+
+    #[inline(always)]
+    fn set_top(&self, class: u8, top: u16) {
+        // SAFETY: this thread has the heap.
+        unsafe { (*self.tops.get())[usize::from(class)] = top };
+    }
+
+    /// The top entry was taken.
+    #[inline(always)]
+    pub(crate) fn pop(&self, class: u8) {
+        self.move_top(class, (ENTRY_BYTES as u16).wrapping_neg());
+    }
+
+    /// Adds to a top where it lies: an atomic load and store, though no other thread is here, as a compiler
+    /// keeps them apart from the read before.
+    #[inline(always)]
+    fn move_top(&self, class: u8, bytes: u16) {
+        let top = self.tops.get().cast::<u16>().wrapping_add(usize::from(class));
+        // SAFETY: one of the tops, of this thread alone.
+        let top = unsafe { AtomicU16::from_ptr(top) };
+        top.store(top.load(Relaxed).wrapping_add(bytes), Relaxed);
+    }
+
+    #[inline(always)]
+    fn at(&self, place: usize) -> *mut u64 {
+        self.entries.get().wrapping_byte_add(place).cast()
+    }
+
+    /// What lies at `top`: an entry, if `address` is the granule's.
+    #[inline(always)]
+    pub(crate) fn read(&self, top: u16) -> CachedSlot {
+        let at = self.at(usize::from(top));
+        // SAFETY: any top and the two words from it on lie in the array, which this thread alone uses. A
+        // top that was overwritten may be no multiple of 8.
+        let [granule, address] = unsafe { [at.read_unaligned(), at.add(1).read_unaligned()] };
+        CachedSlot { granule: granule as usize, address: address as usize }
+    }
+
+    /// Writes an entry, and returns true if the cache is full with it.
+    ///
+    /// # Safety
+    /// It lies at most an entry beyond where a top can.
+    #[inline(always)]
+    unsafe fn write(&self, place: usize, entry: CachedSlot) -> bool {
+        let at = self.at(place);
+        // SAFETY: as for `read`, of three words, as the caller says.
+        unsafe {
+            at.write_unaligned(entry.granule as u64);
+            at.add(1).write_unaligned(entry.address as u64);
+            at.add(2).read_unaligned() != 0
+        }
+    }
+
+    /// Puts a slot on top, and returns true if the cache is full then: it has to be flushed.
+    #[inline(always)]
+    pub(crate) fn push(&self, class: u8, entry: CachedSlot) -> bool {
+        let top = usize::from(self.top(class)) + ENTRY_BYTES;
+        self.move_top(class, ENTRY_BYTES as u16);
+        // SAFETY: an entry beyond the top.
+        unsafe { self.write(top, entry) }
+    }
+
+    /// Number of entries of a class; `None` if its top was overwritten.
+    pub(crate) fn len(&self, class: usize) -> Option<usize> {
+        let Place { below, entries } = PLACES[class];
+        let bytes = usize::from(self.top(class as u8).checked_sub(below)?);
+        let len = bytes / ENTRY_BYTES;
+        (bytes % ENTRY_BYTES == 0 && len <= usize::from(entries)).then_some(len)
+    }
+
+    /// The entry at `index` from the lowest on.
+    #[inline(always)]
+    pub(crate) fn get(&self, class: usize, index: usize) -> CachedSlot {
+        self.read(place(class, index))
+    }
+
+    /// The top entry was not one: leaves it out, or all if the top is none of the class's. Returns false if
+    /// the cache is empty.
+    pub(crate) fn leave_out(&self, class: usize) -> bool {
+        let len = self.len(class).unwrap_or(0);
+        self.set_len(class, len.saturating_sub(1));
+        len != 0
+    }
+
+    fn set_len(&self, class: usize, len: usize) {
+        let top = PLACES[class].below + (len * ENTRY_BYTES) as u16;
+        self.set_top(class as u8, top);
+    }
+
+    /// Takes out the lowest entries, all but `keep`.
+    pub(crate) fn drain(&self, class: usize, keep: usize) -> Drained {
+        let mut drained = Drained { granules: [0; ENTRIES_MAX], len: 0 };
+        let len = self.len(class).unwrap_or(0);
+        if len != 0 {
+            // A mark where none belongs was written over.
+            self.mark(class, len - 1, 0);
+        }
+        let keep = keep.min(len);
+        drained.len = (len - keep).min(ENTRIES_MAX);
+        for (index, granule) in drained.granules[..drained.len].iter_mut().enumerate() {
+            *granule = self.get(class, index).granule;
+        }
+        let lowest = self.at(usize::from(place(class, 0)));
+        let kept = lowest.wrapping_add(drained.len * ENTRY_BYTES / 8);
+        // SAFETY: entries of the class, of this thread alone.
+        unsafe { core::ptr::copy(kept, lowest, keep * ENTRY_BYTES / 8) };
+        self.set_len(class, keep);
+        self.mark_full(class);
+        drained
+    }
+
+    /// Takes out the entries that `leaves` says.
+    pub(crate) fn drain_some(&self, class: usize, leaves: impl Fn(usize) -> bool) -> Drained {
+        let mut drained = self.drain(class, 0);
+        let (mut left, mut kept) = (0, 0);
+        for index in 0..drained.len {
+            let granule = drained.granules[index];
+            if leaves(granule) {
+                drained.granules[left] = granule;
+                left += 1;
+            } else {
+                // It still lies where it was, at or above its new place.
+                self.set(class, kept, self.get(class, index));
+                kept += 1;
+            }
+        }
+        drained.len = left;
+        self.set_len(class, kept);
+        drained
+    }
+
+    /// Half of a class's entries: as many as an empty cache is refilled with, and as a full one keeps.
+    pub(crate) fn half(class: usize) -> usize {
+        usize::from(PLACES[class].entries) / 2
+    }
+
+    /// Sets an entry of an empty cache, which has it once it is [settled](Self::settle).
+    #[inline(always)]
+    pub(crate) fn set(&self, class: usize, index: usize, entry: CachedSlot) {
+        // SAFETY: a place of the table.
+        unsafe { self.write(usize::from(place(class, index)), entry) };
+    }
+
+    /// Gives an empty cache the entries that were set, those of `first..end`.
+    pub(crate) fn settle(&self, class: usize, first: usize, end: usize) {
+        if first != 0 {
+            (first..end).for_each(|index| self.set(class, index - first, self.get(class, index)));
+        }
+        self.set_len(class, end - first);
+        self.mark_full(class);
+    }
+
+    /// Marks the entries with which the class's cache is full; two, so that no flipped bit lets one class's
+    /// entries grow into another's.
+    fn mark_full(&self, class: usize) {
+        let entries = usize::from(PLACES[class].entries);
+        self.mark(class, entries - 2, FULL);
+        self.mark(class, entries - 1, FULL);
+    }
+
+    /// Returns true if the class's marks stand where they belong, and nowhere else; or nowhere, in a cache
+    /// that was never filled.
+    pub(crate) fn is_marked(&self, class: usize) -> bool {
+        let entries = usize::from(PLACES[class].entries);
+        // SAFETY: as for `mark`.
+        let mark = |index| unsafe { self.at(usize::from(place(class, index))).add(2).read() };
+        let high = mark(entries - 1);
+        let mut lower = 0..entries - 2;
+        lower.all(|index| mark(index) == 0)
+            && (high == 0 || high == FULL)
+            && mark(entries - 2) == high
+    }
+
+    fn mark(&self, class: usize, index: usize, mark: u64) {
+        // SAFETY: the third word of an entry, as for `write`.
+        unsafe { self.at(usize::from(place(class, index))).add(2).write(mark) };
+    }
+}
+
+/// Slots that left a cache, as its entries had them.
+pub(crate) struct Drained {
+    granules: [usize; ENTRIES_MAX],
+    len: usize,
+}
+
+impl Drained {
+    pub(crate) fn granules(&self) -> &[usize] {
+        &self.granules[..self.len]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+    use std::boxed::Box;
+
+    use super::*;
+    use crate::superblock::class::GRANULE_SHIFT;
+
+    const OWNER: Owner = Owner::of(1, 0);
+    /// Where the arena begins.
+    const BASE: usize = 7 << 16;
+
+    fn slot(granule: usize) -> CachedSlot {
+        CachedSlot { granule, address: BASE.wrapping_add(granule.rotate_left(GRANULE_SHIFT)) }
+    }
+
+    fn begun() -> Box<Caches> {
+        let caches = Box::new(Caches::new());
+        caches.begin(|_| OWNER);
+        caches
+    }
+
+    /// What the top says, if it is believed.
+    fn top(caches: &Caches, class: usize) -> Option<CachedSlot> {
+        let read = caches.read(caches.top(class as u8));
+        (read == slot(read.granule)).then_some(read)
+    }
+
+    #[test]
+    fn the_last_one_comes_first_and_a_full_cache_says_so() {
+        for (class, place) in PLACES.iter().enumerate() {
+            let caches = begun();
+            caches.settle(class, 0, 0);
+            assert_eq!((top(&caches, class), caches.len(class)), (None, Some(0)));
+            let entries = usize::from(place.entries);
+            for granule in 1..entries {
+                let full = caches.push(class as u8, slot(granule));
+                assert_eq!(full, granule == entries - 1, "class {class}");
+                assert_eq!(caches.len(class), Some(granule));
+            }
+            let drained = caches.drain(class, Caches::half(class));
+            let oldest = entries - 1 - Caches::half(class);
+            assert!(drained.granules().iter().copied().eq(1..=oldest), "class {class}");
+            for granule in (oldest + 1..entries).rev() {
+                assert_eq!(top(&caches, class), Some(slot(granule)), "class {class}");
+                caches.pop(class as u8);
+            }
+            assert_eq!((top(&caches, class), caches.len(class)), (None, Some(0)));
+            assert!(caches.is_marked(class));
+        }
+    }
+
+    /// Each bit of each word of a class with three entries among full ones: what is believed after
+    /// is one of the three, or nothing.
+    #[test]
+    fn a_flipped_bit_serves_nothing_else() {
+        for class in [0, 5, 30, CLASSES - 1] {
+            let fill = || {
+                let caches = begun();
+                for class in 0..CLASSES {
+                    caches.settle(class, 0, 0);
+                    (0..3).for_each(|index| {
+                        _ = caches.push(class as u8, slot(class * 64 + index + 1));
+                    });
+                }
+                caches
+            };
+            let own = |slot: CachedSlot| (class * 64 + 1..class * 64 + 4).contains(&slot.granule);
+            for bit in 0..16 {
+                let caches = fill();
+                caches.set_top(class as u8, caches.top(class as u8) ^ 1 << bit);
+                assert!(top(&caches, class).is_none_or(own), "class {class}, bit {bit} of the top");
+                // What is pushed there is what comes back.
+                let full = caches.push(class as u8, slot(9999));
+                assert!(full || top(&caches, class) == Some(slot(9999)));
+                caches.pop(class as u8);
+                assert!(top(&caches, class).is_none_or(own), "class {class}, bit {bit} of the top");
+            }
+            for (word, bit) in (0..3).flat_map(|word| (0..64).map(move |bit| (word, bit))) {
+                let caches = fill();
+                let at = caches.at(usize::from(place(class, 2))).wrapping_add(word);
+                // SAFETY: a word of the class's top entry.
+                unsafe { at.write(at.read() ^ 1 << bit) };
+                assert_eq!(top(&caches, class).is_some(), word == 2, "word {word}, bit {bit}");
+                assert!(caches.leave_out(class));
+                assert_eq!(top(&caches, class), Some(slot(class * 64 + 2)));
+            }
+        }
+    }
+}

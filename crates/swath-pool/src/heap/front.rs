@@ -1,0 +1,127 @@
+//! The front of a heap: what nearly every call is.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+
+use lock_api::RawMutex;
+
+use crate::heap::cache::{CachedSlot, short_class};
+use crate::heap::slot::HeapSlot;
+use crate::pool::buffer_pool::BufferPool;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::owner::Owner;
+
+/// The caches of a heap, without the rest of it: serves what they have, and takes what they have room for.
+///
+/// A thread's local storage may have one before there is a heap or a pool: [`HeapSlot::NOBODYS`] is
+/// one that serves and takes nothing.
+pub struct Front<'p, 'm, L: RawMutex, S: SegmentSource> {
+    slot: NonNull<HeapSlot>,
+    pool: *const BufferPool<'m, L, S>,
+    borrowed: PhantomData<&'p BufferPool<'m, L, S>>,
+}
+
+impl<L: RawMutex, S: SegmentSource> Clone for Front<'_, '_, L, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L: RawMutex, S: SegmentSource> Copy for Front<'_, '_, L, S> {}
+
+impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
+    /// Returns the front of the heap in `slot`.
+    ///
+    /// # Safety
+    /// While this is used: the slot is that of a heap of the pool, which only this thread uses, or
+    /// [`NOBODYS`](HeapSlot::NOBODYS), in which case the pool's memory may be all zero, too.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn new(pool: *const BufferPool<'m, L, S>, slot: NonNull<HeapSlot>) -> Self {
+        Self { slot, pool, borrowed: PhantomData }
+    }
+
+    #[inline(always)]
+    fn slot(self) -> &'m HeapSlot {
+        // SAFETY: `new` says so.
+        unsafe { self.slot.as_ref() }
+    }
+
+    /// Allocates `size` bytes at a multiple of 16, if the size is short and the cache of its
+    /// class has a slot: 25 instructions. Else nothing has changed.
+    #[inline(always)]
+    pub fn allocate(self, size: usize) -> Option<NonNull<u8>> {
+        self.take(short_class(size)?)
+    }
+
+    /// Takes the top slot of the cache of `class`, if it has one.
+    #[inline(always)]
+    pub(crate) fn take(self, class: u8) -> Option<NonNull<u8>> {
+        let caches = &self.slot().caches;
+        let top = caches.top(class);
+        let CachedSlot { granule, address } = caches.read(top);
+        // SAFETY: the pool is there, as `new` says, or its memory is zero, of which this is some pointer.
+        let block = unsafe { BufferPool::granule_start(self.pool, granule) };
+        if block.addr() != address {
+            return None;
+        }
+        // SAFETY: a granule of the arena: its address was written with it, in a cache of a heap of the pool.
+        let word = unsafe { (*self.pool).live().word_unchecked(granule) };
+        word.store(word.load(Relaxed) | 1 << (granule % 64), Relaxed);
+        caches.pop(class);
+        // SAFETY: as above: no granule of the arena lies at address 0.
+        Some(unsafe { NonNull::new_unchecked(block) })
+    }
+
+    /// Frees `block`, if it is a block in use that begins in the first unit of one of the
+    /// heap's superblocks that has no returned slots to collect: 33 instructions. Any pointer may be tried.
+    ///
+    /// # Safety
+    /// The block is not used after, if it was freed.
+    #[inline(always)]
+    pub unsafe fn free(self, block: *mut u8) -> Freed {
+        // SAFETY: as for `take`.
+        let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
+        // SAFETY: as above; memory that is zero has no granules.
+        let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
+        let Some(superblock) = superblock else { return Freed::No };
+        let state = superblock.state();
+        let class = Owner(state as u32).class();
+        if state != self.slot().caches.owner(class) {
+            return Freed::No;
+        }
+        // SAFETY: the granule lies in the arena: its unit has a record.
+        unsafe { self.free_own(class, slot) }
+    }
+
+    /// Frees a slot of one of the heap's superblocks, which nobody returned, if it is live.
+    ///
+    /// # Safety
+    /// The granule lies in the arena.
+    #[inline(always)]
+    pub(crate) unsafe fn free_own(self, class: u8, slot: CachedSlot) -> Freed {
+        // SAFETY: as the caller says.
+        let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
+        let live = word.load(Relaxed);
+        let rest = live & !(1 << (slot.granule % 64));
+        if rest == live {
+            return Freed::No;
+        }
+        word.store(rest, Relaxed);
+        if self.slot().caches.push(class, slot) { Freed::CacheFull } else { Freed::Done }
+    }
+}
+
+/// The result of a free by a [`Front`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Freed {
+    /// Nothing has changed.
+    No,
+    /// It is free.
+    Done,
+    /// It is free, and the cache of its class full: [`LocalHeap::flush_for`](crate::LocalHeap::flush_for)
+    /// has to be called with its address before the next call.
+    CacheFull,
+}
