@@ -1,16 +1,24 @@
 //! The streams of the DRAM matrix, for other simulators to run, and their figures, gathered.
 //!
-//! `cargo run --release -p swath-hw --example dram_streams -- DIR` leaves a file for each memory,
-//! stream and share of reads: eight bytes for a request, the least first, with the address in the
-//! low 63 bits and the highest one set for a write. Addresses are laid out as *row, bank, bank
-//! group, rank, column, channel* over bursts of 64 bytes, whatever the memory's own mapping.
+//! ```text
+//! cargo run --release -p swath-hw --example dram_streams -- DIR
+//! cargo run --release -p swath-hw --example dram_streams -- DIR crates/swath-hw/tests/dram_matrix.csv
+//! cargo test -p swath-hw --test suite dram_golden
+//! ```
 //!
-//! A simulator is offered one request in each cycle, in order, waiting while it takes none; its
-//! figure is the cycles until it has taken the last. With `DIR/dramsim3.txt` and
-//! `DIR/ramulator.txt`, a line for each file with its name and the figure, `dram_streams DIR
-//! MATRIX` then writes the matrix that the tests hold the memory against, with the figures of
-//! `DIR/ramulator_split.txt`, where activates are two commands. Where a simulator has no such part,
-//! its column is empty.
+//! **The streams.** The first command leaves a file for each memory, stream and share of reads: eight
+//! bytes for a request, the least first, with the address in the low 63 bits and the highest one set for a
+//! write. Addresses are laid out as *row, bank, bank group, rank, column, channel* over bursts of 64 bytes,
+//! whatever the memory's own mapping.
+//!
+//! **The simulators.** Each is offered one request in each cycle of the memory's clock, in order, waiting
+//! while it takes none; its figure is the cycles until it has taken the last. The parts' numbers, the
+//! simulators' versions and their settings stand in `tests/dram_golden.rs`. What they say goes into `DIR`,
+//! a line for each file with its name, a space and the figure: `dramsim3.txt` and `ramulator.txt`, and
+//! `ramulator_split.txt` for Ramulator's own controller for LPDDR5. A simulator that has no such part has no
+//! line.
+//!
+//! **The matrix.** The second command writes the matrix anew, to which the tests hold the memory.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -62,12 +70,16 @@ fn export(dir: &Path) -> Result<(), Box<dyn Error>> {
 
 fn gather(dir: &Path, matrix: &Path) -> Result<(), Box<dyn Error>> {
     let read = |name: &str| -> Result<HashMap<String, u64>, Box<dyn Error>> {
-        let text = std::fs::read_to_string(dir.join(name))?;
-        let pairs = text.lines().map(|line| {
-            let (file, cycles) = line.split_once(' ').ok_or("no figure in a line")?;
-            Ok((file.to_owned(), cycles.trim().parse()?))
+        let path = dir.join(name);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let pairs = (1..).zip(text.lines()).map(|(number, line)| {
+            let pair = line
+                .split_once(' ')
+                .and_then(|(file, cycles)| Some((file.to_owned(), cycles.trim().parse().ok()?)));
+            pair.ok_or_else(|| format!("{}, line {number}: no name and figure", path.display()))
         });
-        pairs.collect()
+        Ok(pairs.collect::<Result<_, _>>()?)
     };
     let simulators = [read("dramsim3.txt")?, read("ramulator.txt")?, read("ramulator_split.txt")?];
     let mut text =
@@ -75,7 +87,7 @@ fn gather(dir: &Path, matrix: &Path) -> Result<(), Box<dyn Error>> {
     for (memory, stream, percent, file) in points() {
         let figures = simulators.each_ref().map(|of| of.get(&file));
         if figures == [None; 3] {
-            return Err(file.into());
+            return Err(format!("no simulator has a figure for {file}").into());
         }
         let [dramsim3, ramulator, split] =
             figures.map(|figure| figure.map_or(String::new(), u64::to_string));

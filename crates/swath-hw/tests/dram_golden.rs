@@ -5,7 +5,7 @@
 //! al., IEEE CAL 2023; github.com/CMU-SAFARI/ramulator2, commit c5b1c3a): the streams of
 //! [`crate::dram_streams`], one request of 64 bytes offered in each cycle, in the stream's order,
 //! waiting while the queue of its channel takes none. The example `dram_streams` writes the
-//! streams and gathers the figures.
+//! streams, and this matrix from the simulators' figures.
 //!
 //! Both had the numbers of this crate's parts (the tables at [`DDR3_800`], [`DDR4_3200`] and
 //! [`LPDDR4_3200`]), row-bank-group-rank-column-channel over bursts, FR-FCFS, open page, and:
