@@ -388,24 +388,27 @@ fn cause(structure: Structure, saving: Saving) -> &'static str {
         (Structure::Lists, Work::Demand, _) => {
             "The gain depends on how a list implementation takes one frame from a longer node. \
              Here it shortens the node where it stands, while BBS splits a block once for each \
-             order, and looks at nine lists for every page."
+             order, and looks at nine lists for every page (figure \"Fig. 20, steps\")."
         }
         (Structure::Bitmaps, Work::Demand, _) => {
             "No order is scanned in either allocator. What BBS pays is the splitting of large \
-             blocks, order by order, so its cost grows with the size of the free blocks."
+             blocks, order by order, so its cost grows with the size of the free blocks (figure \
+             \"Fig. 20\")."
         }
         (_, _, [256]) => {
-            "With few blocks the descriptors are most of the work. Contiguity is a second word \
-             for each page here, in a second table that is cleared too; in the descriptor itself \
-             it costs less (figure \"Readings\")."
+            "With few blocks the descriptors are most of the work (figure \"Fig. 19, allocator \
+             alone\" is without them). Contiguity is a second word for each page here, in a second \
+             table that is cleared too; in the descriptor itself it costs less (figure \"Readings\")."
         }
         (_, _, [1, ..]) if saving.sizes.len() < ALL_LEVELS.len() => {
             "On blocks of 4 and 8 pages PBS serves the request in half as many blocks as BBS or \
-             fewer, and here a block costs several times as much as its descriptors."
+             fewer (figure \"Blocks for a request\"), and here a block costs several times as much \
+             as its descriptors (figures \"Fig. 19, allocator alone\" and \"Fig. 19\")."
         }
         _ => {
-            "PBS gains more than the paper says on small blocks, by their smaller number, and \
-             loses more on large ones, by the words of contiguity."
+            "PBS gains more than the paper says on small blocks, by their smaller number (figure \
+             \"Blocks for a request\"), and loses more on large ones, by the words of contiguity \
+             (figure \"Readings\")."
         }
     }
 }
