@@ -51,8 +51,8 @@ targets! {
     bank_zone, 1024, operations::bank_zone::run, "The bank-aware zones, array, list and pools: a state for each frame";
     segments, 1024, operations::segments::run, "Segments across areas, all four rules: flags and loops";
     reservations, 1024, operations::reservations::run, "Reservations of one to four levels: plain sets";
-    address_space, 1024, operations::address_space::run, "Address spaces, three formats, all coalescings: the hardware's walker and TLBs";
-    pmap, 1024, operations::pmap::run, "Mappings of two spaces, three formats, superpages: the hardware's walker and TLBs";
+    address_space, 1024, operations::address_space::run, "Address spaces, all formats, all coalescings: the hardware's walker and TLBs";
+    pmap, 1024, operations::pmap::run, "Mappings of two spaces, all formats, superpages: the hardware's walker and TLBs";
     migration, 1024, operations::migration::run, "Banks emptied while memory fails: contents, the hardware's walker and TLBs";
     dram, 1024, hardware::dram::run, "Memory with time, all parts: one that tries every command in every cycle; its traces";
     regions, 1024, operations::regions::run, "Real-time regions, arrays and nodes: the RTMMU";

@@ -2,7 +2,7 @@
 //!
 //! Writing takes `&self`: physical memory is shared by everything attached to
 //! it, as on a real machine, and the compiler must not be told otherwise.
-//! Numbers stand in memory with the lowest byte first, the order of all three
+//! Numbers stand in memory with the lowest byte first, the order of all
 //! formats.
 
 use core::cell::Cell;

@@ -20,6 +20,8 @@ fn told(format: Format, coalescing: Coalescing, leaves: &[u64], page: u64) -> Le
     };
     let links: &[(u64, u64)] = match format {
         Format::ArmV7 => &[(0, 0x8001)],
+        Format::Sv39 => &[(0, 0x1401), (0x5000, 0x2001)],
+        Format::Sv48 => &[(0, 0x1001), (0x4000, 0x1401), (0x5000, 0x2001)],
         _ => &[(0, 0x4027), (0x4000, 0x5027), (0x5000, 0x8027)],
     };
     links.iter().for_each(|&(at, word)| put(at, word));
@@ -96,15 +98,17 @@ fn armv8_and_x86_64_by_hand() {
 
 /// A line of pages that mostly go on from one another, with a number in its free bits.
 fn line(format: Format) -> impl Strategy<Value = Vec<u64>> {
-    let (flags, frames): (u64, u64) = match format {
-        Format::ArmV7 => (0x83e, 1 << 20),
-        Format::ArmV8 => (0x0060_0000_0000_0f43, 1 << 36),
-        Format::X86_64 => (0x67, 1 << 40),
+    let (flags, frames, shift): (u64, u64, u32) = match format {
+        Format::ArmV7 => (0x83e, 1 << 20, 12),
+        Format::ArmV8 => (0x0060_0000_0000_0f43, 1 << 36, 12),
+        Format::X86_64 => (0x67, 1 << 40, 12),
+        Format::Sv39 | Format::Sv48 => (0xd7, 1 << 44, 10),
     };
     let free = match format {
         Format::ArmV7 => 0x180,
         Format::ArmV8 => 0x7f80_0000_0000_0000,
         Format::X86_64 => 0x7ff0_0000_0000_0e00,
+        Format::Sv39 | Format::Sv48 => 0x1800_0000_0000_0000,
     };
     let first = prop_oneof![0..64_u64, frames - 20..frames];
     let each = (0..12_u32, any::<u64>());
@@ -113,7 +117,7 @@ fn line(format: Format) -> impl Strategy<Value = Vec<u64>> {
             let mut frame = first;
             let mut words = Vec::new();
             for (what, bits) in each {
-                let mut word = (frame % frames) << 12 | flags | bits & free;
+                let mut word = (frame % frames) << shift | flags | bits & free;
                 match what {
                     // Not mapped, elsewhere, or other rights.
                     0 => word &= !3,
@@ -137,15 +141,16 @@ proptest! {
             .prop_flat_map(|format| (Just(format), line(format))),
     ) {
         let count = words.len();
-        let (address, free, valid) = match format {
-            Format::ArmV7 => (0xffff_f000_u64, 0x180_u64, 2),
-            Format::ArmV8 => (0xffff_ffff_f000, 0x7f80_0000_0000_0000, 1),
-            Format::X86_64 => (0xf_ffff_ffff_f000, 0x7ff0_0000_0000_0e00, 1),
+        let (address, free, valid, next) = match format {
+            Format::ArmV7 => (0xffff_f000_u64, 0x180_u64, 2, 0x1000),
+            Format::ArmV8 => (0xffff_ffff_f000, 0x7f80_0000_0000_0000, 1, 0x1000),
+            Format::X86_64 => (0xf_ffff_ffff_f000, 0x7ff0_0000_0000_0e00, 1, 0x1000),
+            Format::Sv39 | Format::Sv48 => (0x3f_ffff_ffff_fc00, 0x1800_0000_0000_0000, 1, 0x400),
         };
         let joined = |i: usize| {
             let (one, two) = (words[i], words[i + 1]);
             one & two & valid != 0
-                && (one & address) + 0x1000 == two & address
+                && (one & address) + next == two & address
                 && one & !address & !free == two & !address & !free
         };
         // A number bit by bit: its n-th bit is bit n % width of descriptor n / width.
@@ -160,6 +165,7 @@ proptest! {
                 number(&[9, 10, 11, 59, 60, 61, 62]),
                 number(&[52, 53, 54, 55, 56, 57, 58]),
             ),
+            Format::Sv39 | Format::Sv48 => (number(&[59]), number(&[60])),
         };
         for page in (0..count).filter(|&page| words[page] & valid != 0) {
             let (mut ascend, mut descend) = (0, 0);

@@ -27,9 +27,17 @@ impl<'m> Tables<'m> {
         words.resize(FRAMES * 512, 0);
         let memory = SliceMemory::new(Pfn::new(0), words);
         let tables = Self { format, memory };
-        if format != Format::ArmV7 {
-            tables.put(0, 0x4000 | 0x27);
-            tables.put(0x4000, 0x5000 | 0x27);
+        match format {
+            Format::ArmV7 => {}
+            Format::ArmV8 | Format::X86_64 => {
+                tables.put(0, 0x4000 | 0x27);
+                tables.put(0x4000, 0x5000 | 0x27);
+            }
+            Format::Sv39 => tables.put(0, 0x1400 | 1),
+            Format::Sv48 => {
+                tables.put(0, 0x1000 | 1);
+                tables.put(0x4000, 0x1400 | 1);
+            }
         }
         tables
     }
@@ -49,7 +57,11 @@ impl<'m> Tables<'m> {
             _ => (page >> 9, page & 511, 0x5000 + (page >> 9) * 8, 0x27),
         };
         let leaf_table = LEAVES + index * 0x2000;
-        self.put(upper, leaf_table | flags);
+        let link = match self.format {
+            Format::Sv39 | Format::Sv48 => leaf_table >> 2 | 1,
+            _ => leaf_table | flags,
+        };
+        self.put(upper, link);
         leaf_table + within * self.format.entry_bytes()
     }
 
@@ -59,8 +71,9 @@ impl<'m> Tables<'m> {
             Format::ArmV7 => 0x83f & !0x1,
             Format::ArmV8 => 0x0060_0000_0000_0f43,
             Format::X86_64 => 0x67,
+            Format::Sv39 | Format::Sv48 => 0xd7,
         };
-        self.put(self.leaf(page), frame << 12 | flags);
+        self.put(self.leaf(page), frame << self.format.frame_bit() | flags);
     }
 
     fn unmap(&self, page: u64) {
@@ -389,6 +402,7 @@ fn tell_lines(tables: &Tables<'_>, blocks: &[(u64, u64)]) {
         Format::ArmV7 => (16, &[8], &[7]),
         Format::ArmV8 => (8, &[59, 60, 61, 62], &[55, 56, 57, 58]),
         Format::X86_64 => (8, &[9, 10, 11, 59, 60, 61, 62], &[52, 53, 54, 55, 56, 57, 58]),
+        Format::Sv39 | Format::Sv48 => (8, &[59], &[60]),
     };
     let put = |line: u64, places: &[u32], number: u64| {
         for n in (0..64 - u64::from(number.leading_zeros())).filter(|n| number >> n & 1 == 1) {

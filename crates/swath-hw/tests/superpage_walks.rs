@@ -1,5 +1,5 @@
 //! Larger pages are reached by shorter walks, and one entry serves them whole: every size of
-//! the three formats, without and with a walk cache.
+//! all formats, without and with a walk cache.
 
 use swath_arch::{
     Coalescing, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr, Vpn,
@@ -18,6 +18,7 @@ fn table_descriptor(format: Format, level: usize) -> u64 {
         Format::ArmV7 => base | 1,
         Format::ArmV8 => base | 3,
         Format::X86_64 => base | 7,
+        Format::Sv39 | Format::Sv48 => base >> 2 | 1,
     }
 }
 
@@ -34,6 +35,9 @@ fn leaf_descriptor(format: Format, order: Order, joined: bool, frame: u64) -> u6
         (Format::ArmV8, _) => base | 0x441 | u64::from(joined) << 52,
         (Format::X86_64, 0) => base | 0x27,
         (Format::X86_64, _) => base | 0xa7,
+        // N, PPN[3:0] = 1000.
+        (Format::Sv39 | Format::Sv48, 4) => base >> 2 | 0x8000_0000_0000_20d7,
+        (Format::Sv39 | Format::Sv48, _) => base >> 2 | 0xd7,
     }
 }
 
@@ -64,7 +68,7 @@ fn map(
     let joined = order != entry;
     for which in 0..2 * order.frames() / entry.frames() {
         let here = page + which * entry.frames();
-        // ARMv7's descriptors of one page are replicas, ARMv8's go on.
+        // ARMv7's and RISC-V's descriptors of one page are replicas, ARMv8's go on.
         let offset = which * entry.frames();
         let whole = offset & !(order.frames() - 1);
         let frame = frame + if format == Format::ArmV8 { offset } else { whole };
@@ -91,6 +95,8 @@ fn every_size_has_its_walk() {
     assert_eq!(bytes(Format::ArmV7), [1 << 10, 16 << 10, 4, 64]);
     assert_eq!(bytes(Format::ArmV8), [1 << 20, 2 << 10, 32 << 10, 4, 64]);
     assert_eq!(bytes(Format::X86_64), [1 << 20, 2 << 10, 4]);
+    assert_eq!(bytes(Format::Sv39), [1 << 20, 2 << 10, 4, 64]);
+    assert_eq!(bytes(Format::Sv48), [1 << 20, 2 << 10, 4, 64]);
 
     for (format, level, order) in sizes {
         println!("{format:?}, level {level}, order {order}");

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use rand::RngExt;
 use swath_arch::formats::line;
-use swath_arch::formats::{armv7, armv8, x86_64};
+use swath_arch::formats::{armv7, armv8, riscv, x86_64};
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Field, Format, MemoryKind, Order, PageRange,
     Pfn, PhysMemory, Scattered, SliceMemory, VirtAddr, Vpn,
@@ -82,7 +82,8 @@ fn windows(format: Format) -> [PageRange; 3] {
     let [middle, end] = match format {
         Format::ArmV7 => [0x5_5500, 1 << 20],
         Format::ArmV8 => [0x5_5500, 1 << 36],
-        Format::X86_64 => [(1 << 35) - WINDOW_PAGES, 1 << 52],
+        Format::X86_64 | Format::Sv48 => [(1 << 35) - WINDOW_PAGES, 1 << 52],
+        Format::Sv39 => [(1 << 26) - WINDOW_PAGES, 1 << 52],
     };
     [0, middle, end - WINDOW_PAGES].map(|start| PageRange::new(Vpn::new(start), WINDOW_PAGES))
 }
@@ -576,6 +577,16 @@ fn software_against_hardware_x86_64() {
     software_against_hardware(Format::X86_64);
 }
 
+#[test]
+fn software_against_hardware_sv39() {
+    software_against_hardware(Format::Sv39);
+}
+
+#[test]
+fn software_against_hardware_sv48() {
+    software_against_hardware(Format::Sv48);
+}
+
 /// A small space with the memory that it lives in, for the named cases.
 fn with_space(
     format: Format,
@@ -668,7 +679,7 @@ fn descriptor(memory: &SliceMemory<'_>, space: &Space<'_>, page: Vpn) -> u64 {
 }
 
 /// Software marks whose frames they are: S in ARMv7, the kind of shareability
-/// in ARMv8, PAT in x86-64. The marked descriptors differ in that bit alone,
+/// in ARMv8, PAT in x86-64, a bit of software in RISC-V. The marked descriptors differ in that bit alone,
 /// and the hardware makes nothing of it, whatever else the mapping says; in
 /// particular PAT does not make another kind of memory.
 #[test]
@@ -677,6 +688,7 @@ fn the_owners_mark_means_nothing_to_the_hardware() {
         Format::ArmV7 => armv7::PAGE_S,
         Format::ArmV8 => armv8::SH,
         Format::X86_64 => x86_64::PAT,
+        Format::Sv39 | Format::Sv48 => riscv::FOREIGN,
     };
     for format in Format::ALL {
         for bits in 0..64_u32 {

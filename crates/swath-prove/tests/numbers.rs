@@ -108,7 +108,8 @@ fn canonical_addresses_extend_their_highest_bit() {
         let extends = match format {
             Format::ArmV7 => all((32..64).map(|i| !raw.bit(i))),
             Format::ArmV8 => all((48..64).map(|i| !raw.bit(i))),
-            Format::X86_64 => all((48..64).map(|i| raw.bit(i).is(raw.bit(47)))),
+            Format::X86_64 | Format::Sv48 => all((48..64).map(|i| raw.bit(i).is(raw.bit(47)))),
+            Format::Sv39 => all((39..64).map(|i| raw.bit(i).is(raw.bit(38)))),
         };
         claim(if canonical { extends } else { !extends }, "the bits above");
     });

@@ -175,6 +175,11 @@ fn every_write_fails_x86_64() {
     fail_all(Format::X86_64, true);
 }
 
+#[test]
+fn every_write_fails_riscv() {
+    fail_all(Format::Sv39, true);
+}
+
 /// Blocks become one, and each write of that fails in turn: what pages claim is true all the
 /// while, and stays so when one of them goes.
 #[test]
@@ -295,7 +300,8 @@ fn hostile_input() {
         let end = match format {
             Format::ArmV7 => 1 << 20,
             Format::ArmV8 => 1 << 36,
-            Format::X86_64 => 1 << 35,
+            Format::X86_64 | Format::Sv48 => 1 << 35,
+            Format::Sv39 => 1 << 26,
         };
         assert_eq!(space.map(Vpn::new(1), at(1, 0), DATA), Err(MapPagesError::Empty));
         for (start, count, page) in [

@@ -45,6 +45,18 @@ fn way(memory: &Memory, space: &Space<'_>, page: u64) -> Vec<u64> {
     }
     let mut words = vec![];
     let mut table = root;
+    if matches!(regime.format, Format::Sv39 | Format::Sv48) {
+        let lows = [39, 30, 21, 12];
+        for low in &lows[usize::from(regime.format == Format::Sv39)..] {
+            let word = read(table + (va >> low & 0x1ff) * 8);
+            words.push(word);
+            if word & 0xe != 0 {
+                break;
+            }
+            table = (word >> 10 & 0xfff_ffff_ffff) << 12;
+        }
+        return words;
+    }
     for low in [39, 30, 21, 12] {
         let word = read(table + (va >> low & 0x1ff) * 8);
         words.push(word);
@@ -64,6 +76,7 @@ fn way(memory: &Memory, space: &Space<'_>, page: u64) -> Vec<u64> {
 fn flags(format: Format, word: u64) -> u64 {
     match format {
         Format::ArmV7 => word & 0x3ff,
+        Format::Sv39 | Format::Sv48 => word & !0x003f_ffff_ffff_fc00,
         _ => word & !0x0000_ffff_ffff_f000,
     }
 }
@@ -163,6 +176,29 @@ fn x86_64() {
     check(Format::X86_64, Coalescing::None, &cases, 7);
 }
 
+/// The privileged architecture, "Sv39", "Svnapot" and "Svpbmt". RSW 01 marks frames that the space was
+/// given; the address stands two bits lower than in a physical address.
+#[test]
+fn riscv() {
+    let cases = [
+        // RSW0 (8), D A (7:6), U (4), W R V (2:0): 0x1d7; 0x12345 << 10.
+        (0x00400, 0x12345, 0, Attributes::USER_DATA, 0x048d_15d7),
+        // The last frame: RSW0, A, U, X, R, V.
+        (0x00401, 0xfff_ffff_ffff, 0, CODE, 0x003f_ffff_ffff_fd5b),
+        // Device: PBMT 10 (62:61), RSW0, D, A, G, W, R, V.
+        (0x00402, 0x12345, 0, DEVICE, 0x4000_0000_048d_15e7),
+        // 64 KiB: N (63), PPN[3:0] = 1000.
+        (0x00410, 0x12340, 4, Attributes::USER_DATA, 0x8000_0000_048d_21d7),
+        // 2 MiB and 1 GiB.
+        (0x00800, 0x12200, 9, Attributes::USER_DATA, 0x0488_01d7),
+        (0x40000, 0x80000, 18, CODE, 0x2000_015b),
+        // 1 GiB, in the upper half of the addresses.
+        (0xf_ffff_fffc_0000, 0x80000, 18, CODE, 0x2000_015b),
+    ];
+    check(Format::Sv39, Coalescing::None, &cases, 1);
+    check(Format::Sv48, Coalescing::None, &cases, 1);
+}
+
 /// Fig. 2 of the PBS paper: pages 4 to 7 on frames 16 to 19; page 5 says Ascend
 /// 2 and Descend 1, in the bits that swath-arch documents.
 #[test]
@@ -181,19 +217,23 @@ fn contiguity_of_figure_2() {
     assert_eq!(pcad(Format::ArmV8, 5), 0x0060_0000_0001_1e43 | 2 << 55 | 1 << 59);
     // Ascend at 58:52, Descend at 11:9 and 62:59.
     assert_eq!(pcad(Format::X86_64, 5), 0x8000_0000_0001_10a7 | 2 << 52 | 1 << 9);
+    // One bit each, saturated: 60 and 59.
+    assert_eq!(pcad(Format::Sv39, 5), 17 << 10 | 0x1d7 | 1 << 60 | 1 << 59);
     // One bit each, saturated: TEX[1] (7) and TEX[2] (8).
     assert_eq!(pcad(Format::ArmV7, 5), 0x0001_183f | 1 << 7 | 1 << 8);
     assert_eq!(pcad(Format::ArmV7, 4), 0x0001_083f | 1 << 7);
     assert_eq!(pcad(Format::ArmV7, 7), 0x0001_383f | 1 << 8);
 }
 
-/// The space's own frames: S set, inner shareable, PAT clear.
+/// The space's own frames: S set, inner shareable, PAT clear, RSW 00.
 #[test]
 fn owned_frames() {
     for (format, golden) in [
         (Format::ArmV7, 0xc3f),
         (Format::ArmV8, 0x0060_0000_0000_0f43),
         (Format::X86_64, 0x8000_0000_0000_0027),
+        (Format::Sv39, 0xd7),
+        (Format::Sv48, 0xd7),
     ] {
         let memory = Memory::new(0, 512);
         let frames = RefCell::new(Pool::new(64, 448, 64, 1));
@@ -201,6 +241,7 @@ fn owned_frames() {
             AddressSpace::new(format, Coalescing::None, &memory, &frames, &frames).unwrap();
         let frame = space.fault(Vpn::new(5), Attributes::USER_DATA).unwrap();
         let word = *way(&memory, &space, 5).last().unwrap();
-        assert_eq!(word, golden | frame.raw() << 12);
+        let at = if matches!(format, Format::Sv39 | Format::Sv48) { 10 } else { 12 };
+        assert_eq!(word, golden | frame.raw() << at);
     }
 }

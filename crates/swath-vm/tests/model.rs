@@ -145,6 +145,7 @@ impl Model {
             Format::ArmV7 => (1, 2),
             Format::ArmV8 => (4, 9),
             Format::X86_64 => (7, 14),
+            Format::Sv39 | Format::Sv48 => (1, 3),
         };
         match self.coalescing {
             _ if at.order > 0 => (0, 0),
@@ -167,6 +168,11 @@ impl Model {
         }
         let pages = if self.format == Format::ArmV7 { 16 } else { 8 };
         let first = page / pages * pages;
+        // A number has a bit in each of the eight descriptors.
+        let most = match self.format {
+            Format::Sv39 | Format::Sv48 => 255,
+            _ => u64::MAX,
+        };
         let alike = |page: u64| {
             let (Some(one), Some(two)) = (self.pages.get(&page), self.pages.get(&(page + 1)))
             else {
@@ -180,11 +186,11 @@ impl Model {
         let mut ascend = end - page;
         if end + 1 == first + pages {
             let (start, count) = self.pages[&end].block;
-            ascend += start + count - 1 - end;
+            ascend += (start + count - 1 - end).min(most);
         }
         let mut descend = page - begin;
         if begin == first {
-            descend += begin - self.pages[&begin].block.0;
+            descend += (begin - self.pages[&begin].block.0).min(most);
         }
         match self.coalescing {
             Coalescing::Anchor { distance, .. } if !page.is_multiple_of(distance.frames()) => {
@@ -245,12 +251,15 @@ fn windows(format: Format) -> Vec<PageRange> {
     match format {
         Format::ArmV7 => vec![at(0, 700), at(0x0_3f00 - 30, 300), at((1 << 20) - 600, 600)],
         Format::ArmV8 => vec![at(0, 1100), at((1 << 27) - 40, 90), at((1 << 36) - 600, 600)],
-        Format::X86_64 => vec![
-            at(0, 1100),
-            at((1 << 35) - 600, 600),
-            at((1 << 52) - (1 << 35), 560),
-            at((1 << 52) - 600, 600),
-        ],
+        Format::X86_64 | Format::Sv39 | Format::Sv48 => {
+            let half = if format == Format::Sv39 { 1 << 26 } else { 1 << 35 };
+            vec![
+                at(0, 1100),
+                at(half - 600, 600),
+                at((1 << 52) - half, 560),
+                at((1 << 52) - 600, 600),
+            ]
+        }
     }
 }
 
@@ -466,6 +475,17 @@ fn x86_64() {
     }
 }
 
+#[test]
+fn riscv() {
+    for format in [Format::Sv39, Format::Sv48] {
+        for coalescing in coalescings(format) {
+            for seed in 300..302 {
+                run(format, coalescing, seed, 150);
+            }
+        }
+    }
+}
+
 /// The largest pages, each at its sparse place, and nothing but themselves.
 #[test]
 fn largest_pages_come_and_go() {
@@ -516,7 +536,7 @@ fn spaces_share_a_pool() {
     let pool = RefCell::new(Pool::new(POOL, POOL_FRAMES, 40, 3));
     let mut spaces: Vec<Space<'_>> = (0..6)
         .map(|i| {
-            let format = Format::ALL[i % 3];
+            let format = Format::ALL[i % Format::ALL.len()];
             AddressSpace::new(format, Coalescing::None, &memory, &pool, &pool).unwrap()
         })
         .collect();

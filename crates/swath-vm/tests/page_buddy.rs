@@ -59,7 +59,7 @@ fn spaces_come_and_go() {
         let mut refused = 0;
         for _ in 0..400 {
             if spaces.len() < 5 {
-                let format = Format::ALL[random.below(3) as usize];
+                let format = Format::ALL[random.index(Format::ALL.len())];
                 let kinds = coalescings(format);
                 let coalescing = kinds[random.below(kinds.len() as u64) as usize];
                 let space = AddressSpace::new(format, coalescing, &memory, &pool, &pool);

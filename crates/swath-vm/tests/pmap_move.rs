@@ -191,11 +191,12 @@ fn run(format: Format, status: Status, test: impl Fn(&mut World<'_>, (u64, Order
     }
 }
 
-const CASES: [(Format, Status); 4] = [
+const CASES: [(Format, Status); 5] = [
     (Format::ArmV7, Status::InTable),
     (Format::ArmV8, Status::InReverseMap),
     (Format::ArmV8, Status::InTable),
     (Format::X86_64, Status::InTable),
+    (Format::Sv39, Status::InTable),
 ];
 
 /// Everything is there as before, elsewhere, at the cost that the module says;

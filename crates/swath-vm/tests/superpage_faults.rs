@@ -239,3 +239,8 @@ fn armv8() {
 fn x86_64() {
     fail_all(Format::X86_64, Status::InTable);
 }
+
+#[test]
+fn riscv() {
+    fail_all(Format::Sv48, Status::InTable);
+}

@@ -1,4 +1,4 @@
-//! Promotion and demotion one by one: the bytes of the tables in three formats,
+//! Promotion and demotion one by one: the bytes of the tables in all formats,
 //! what is kept and recalled, when the TLBs are asked to forget, and all orders
 //! of small cases.
 
@@ -63,9 +63,13 @@ fn upper(memory: &Memory, space: &Space<'_>, page: u64) -> (u64, u64, u64) {
     let (at, half) = match regime.format {
         Format::ArmV7 => (table + (va >> 20) * 4, 16384),
         _ => {
-            for low in [39, 30] {
-                let at = table + (va >> low & 511) * 8;
-                table = read(memory, regime.format, at) & 0x000f_ffff_ffff_f000;
+            let lows: &[u32] = if regime.format == Format::Sv39 { &[30] } else { &[39, 30] };
+            for low in lows {
+                let word = read(memory, regime.format, table + (va >> low & 511) * 8);
+                table = match regime.format {
+                    Format::Sv39 | Format::Sv48 => word >> 10 << 12,
+                    _ => word & 0x000f_ffff_ffff_f000,
+                };
             }
             (table + (va >> 21 & 511) * 8, 4096)
         }
@@ -104,9 +108,11 @@ fn golden() {
         space.map(Vpn::new(page), Extent::new(Pfn::new(frame), order.frames()), READ).unwrap();
         let (at, link, occupancy) = upper(&memory, &space, page);
         assert_eq!(occupancy, order.frames());
-        let leaf_table = link & !0x3ff;
+        let is_riscv = matches!(format, Format::Sv39 | Format::Sv48);
+        let leaf_table = if is_riscv { link >> 10 << 12 } else { link & !0x3ff };
         let entry = |i: u64| read(&memory, format, leaf_table + i * format.entry_bytes());
-        let pa = frame << 12;
+        let shift = if is_riscv { 10 } else { 12 };
+        let pa = frame << shift;
         // Frames that are somebody else's: S = 0, outer shareable, PAT = 1.
         let (small, joined, section) = match format {
             // nG, AP[2] read-only, AP[1], AF, C, B, type 11 (XN).
@@ -117,18 +123,20 @@ fn golden() {
             }
             // XD, PAT, A, US, P; PS and PAT at bit 12.
             Format::X86_64 => (0x8000_0000_0000_00a5, None, 0x8000_0000_0000_10a5),
+            // RSW 01, A, U, R, V; N and PPN[3:0] = 1000.
+            Format::Sv39 | Format::Sv48 => (0x153, Some(0x8000_0000_0000_2153), 0x153),
         };
         assert_eq!(entry(0), small | pa, "{format:?}: {:#x}", entry(0));
         if let Some(joined) = joined {
             promote(&mut space, page + 37, 4).unwrap();
-            let step = if format == Format::ArmV7 { 0 } else { 1 << 12 };
+            let step = if format == Format::ArmV8 { 1 << 12 } else { 0 };
             for i in 0..16 {
-                assert_eq!(entry(32 + i), joined | (pa + (32 << 12) + i * step), "{format:?}");
+                assert_eq!(entry(32 + i), joined | (pa + (32 << shift) + i * step), "{format:?}");
             }
-            assert_eq!(entry(31), small | (pa + (31 << 12)));
+            assert_eq!(entry(31), small | (pa + (31 << shift)));
             let kept = space.demote(Vpn::new(page + 40), &mut |_| ()).unwrap();
             assert_eq!((kept.table, kept.page), (DemotedTable::Parted, Vpn::new(page + 32)));
-            assert!((0..256).all(|i| entry(i) == small | (pa + (i << 12))));
+            assert!((0..256).all(|i| entry(i) == small | (pa + (i << shift))));
             assert_eq!(
                 refusal(promote(&mut space, page, order.k() as u8)),
                 Refusal::Smaller { page: Vpn::new(page) }
@@ -200,7 +208,12 @@ fn tables_are_recalled_fixed_up_and_recreated() {
         // Removed as a whole: what was kept is given back.
         let _ = space.unmap(whole).unwrap();
         space.check().unwrap();
-        let root = if format == Format::ArmV7 { 8 } else { 1 };
+        // With a half of their own, where the root has superpages.
+        let root = match format {
+            Format::ArmV7 => 8,
+            Format::Sv39 => 2,
+            Format::ArmV8 | Format::X86_64 | Format::Sv48 => 1,
+        };
         assert_eq!(space.table_frames(), root);
         // Created directly: nothing is kept.
         space.map_page_size(Vpn::new(page), Pfn::new(page * 2), order, READ).unwrap();
@@ -316,6 +329,7 @@ fn the_largest_sizes() {
             Format::ArmV7 => &[8, 4, 0],
             Format::ArmV8 => &[13, 9, 4, 0],
             Format::X86_64 => &[9, 0],
+            Format::Sv39 | Format::Sv48 => &[9, 4, 0],
         };
         assert_eq!((&orders[..], space.table_frames()), (expected, tables));
         for page in [first, first + 16, first + 0xabc % top.frames()] {
@@ -329,12 +343,17 @@ fn the_largest_sizes() {
         space.check().unwrap();
         let _ = space.unmap(PageRange::new(Vpn::new(first), top.frames())).unwrap();
         space.check().unwrap();
-        let root = if format == Format::ArmV7 { 8 } else { 1 };
+        // With a half of their own, where the root has superpages.
+        let root = match format {
+            Format::ArmV7 => 8,
+            Format::Sv39 => 2,
+            Format::ArmV8 | Format::X86_64 | Format::Sv48 => 1,
+        };
         assert_eq!(pool.borrow().taken_frames(), root, "{format:?}");
     }
 }
 
-/// On ARM nothing of the range is valid when the TLBs are asked to forget it; on
+/// On ARM and RISC-V nothing of the range is valid when the TLBs are asked to forget it; on
 /// x86-64 the new size stands there.
 #[test]
 fn break_before_make() {
@@ -426,6 +445,7 @@ fn small_cases_whole() {
         (Format::ArmV8, true),
         (Format::ArmV8, false),
         (Format::X86_64, false),
+        (Format::Sv39, true),
     ] {
         let (memory, pool) = machine();
         let all = Sizes::all(format);

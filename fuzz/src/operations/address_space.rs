@@ -44,12 +44,13 @@ struct Bench<'m> {
 /// Draws a format, a coalescing and a window, and maps and unmaps in it.
 pub fn run(bytes: &[u8]) {
     let mut random = Random::given(bytes);
-    let format = Format::ALL[random.index(3)];
+    let format = Format::ALL[random.index(Format::ALL.len())];
     let coalescing = coalescing(format, &mut random);
     let end = match format {
         Format::ArmV7 => 1 << 20,
         Format::ArmV8 => 1 << 36,
-        Format::X86_64 => 1 << 35,
+        Format::X86_64 | Format::Sv48 => 1 << 35,
+        Format::Sv39 => 1 << 26,
     };
     let first = [0, 0x5_5500, end - WINDOW][random.index(3)];
     let mut words = vec![GARBAGE; TABLES.count as usize * 512];

@@ -217,7 +217,7 @@ const EAGER: MigrationConfig =
 /// Draws a format, and lets programs work while the daemon empties banks.
 pub fn run(bytes: &[u8]) {
     let mut random = Random::given(bytes);
-    let format = Format::ALL[random.index(3)];
+    let format = Format::ALL[random.index(Format::ALL.len())];
     let sizes = Sizes::all(format);
     let mut words = vec![GARBAGE; (DATA.count + TABLES.count) as usize * 512];
     let bus = Bus::new(SliceMemory::new(DATA.start, &mut words));

@@ -42,7 +42,7 @@ struct Bench<'m> {
 /// Draws format, sizes and where the status flags lie, and does what a kernel does.
 pub fn run(bytes: &[u8]) {
     let mut random = Random::given(bytes);
-    let format = Format::ALL[random.index(3)];
+    let format = Format::ALL[random.index(Format::ALL.len())];
     let all = Sizes::all(format);
     let sizes = if random.one_in(2) { all } else { all.without(Order::known(4)) };
     let status = if random.one_in(2) { Status::InTable } else { Status::InReverseMap };

@@ -5,7 +5,7 @@ use core::ops::{Add, AddAssign, Sub};
 
 use crate::word::Word;
 
-/// The log2 of the base page size: all three formats use 4 KiB base pages.
+/// The log2 of the base page size: all formats use 4 KiB base pages.
 pub const BASE_PAGE_SHIFT: u32 = 12;
 
 /// Bytes in a base page and in a frame: 4096.

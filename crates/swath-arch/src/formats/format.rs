@@ -1,10 +1,10 @@
-//! The three translation formats, and what a translation control register
+//! The translation formats, and what a translation control register
 //! would say to the hardware about a table.
 
-use crate::addr::number::{PhysAddr, VirtAddr};
+use crate::addr::number::{BASE_PAGE_SHIFT, PhysAddr, VirtAddr};
 use crate::addr::order::Order;
 use crate::formats::field::{Field, Scattered};
-use crate::formats::{armv7, armv8, x86_64};
+use crate::formats::{armv7, armv8, riscv, x86_64};
 use crate::word::Word;
 
 /// A page-table format.
@@ -17,6 +17,10 @@ pub enum Format {
     ArmV8,
     /// x86-64 with 4 levels: 4 KiB, 2 MiB and 1 GiB.
     X86_64,
+    /// RISC-V Sv39: 4 KiB, 2 MiB and 1 GiB, and 64 KiB by 16 entries that are the same.
+    Sv39,
+    /// RISC-V Sv48: the same sizes; pages of 512 GiB are left out.
+    Sv48,
 }
 
 /// One level of tables.
@@ -48,10 +52,16 @@ const X86_64_LEVELS: [Level; 4] = [
     level(x86_64::PD_INDEX, &[Order::known(9)]),
     level(x86_64::PT_INDEX, &[Order::BASE]),
 ];
+const SV48_LEVELS: [Level; 4] = [
+    level(riscv::VPN3_INDEX, &[]),
+    level(riscv::VPN2_INDEX, &[Order::known(18)]),
+    level(riscv::VPN1_INDEX, &[Order::known(9)]),
+    level(riscv::VPN0_INDEX, &[Order::BASE, Order::known(4)]),
+];
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 3] = [Self::ArmV7, Self::ArmV8, Self::X86_64];
+    pub const ALL: [Self; 5] = [Self::ArmV7, Self::ArmV8, Self::X86_64, Self::Sv39, Self::Sv48];
 
     /// The levels of tables, the root's first.
     pub const fn levels(self) -> &'static [Level] {
@@ -59,6 +69,8 @@ impl Format {
             Self::ArmV7 => &ARMV7_LEVELS,
             Self::ArmV8 => &ARMV8_LEVELS,
             Self::X86_64 => &X86_64_LEVELS,
+            Self::Sv39 => SV48_LEVELS.split_at(1).1,
+            Self::Sv48 => &SV48_LEVELS,
         }
     }
 
@@ -66,7 +78,7 @@ impl Format {
     pub const fn entry_bytes(self) -> u64 {
         match self {
             Self::ArmV7 => 4,
-            Self::ArmV8 | Self::X86_64 => 8,
+            Self::ArmV8 | Self::X86_64 | Self::Sv39 | Self::Sv48 => 8,
         }
     }
 
@@ -75,39 +87,62 @@ impl Format {
     pub const fn root_order(self) -> Order {
         match self {
             Self::ArmV7 => Order::known(2),
-            Self::ArmV8 | Self::X86_64 => Order::BASE,
+            Self::ArmV8 | Self::X86_64 | Self::Sv39 | Self::Sv48 => Order::BASE,
         }
     }
 
-    /// Bits in a physical address: 32 (40 for a supersection), 48 or 52.
+    /// Bits in a physical address: 32 (40 for a supersection), 48, 52 or 56.
     pub const fn pa_bits(self) -> u32 {
         match self {
             Self::ArmV7 => 32,
             Self::ArmV8 => 48,
             Self::X86_64 => 52,
+            Self::Sv39 | Self::Sv48 => 56,
         }
+    }
+
+    /// Returns the bit of a base page's descriptor at which the frame number begins: that of the
+    /// address, but in RISC-V two below.
+    pub const fn frame_bit(self) -> u32 {
+        match self {
+            Self::ArmV7 | Self::ArmV8 | Self::X86_64 => BASE_PAGE_SHIFT,
+            Self::Sv39 | Self::Sv48 => riscv::PPN.low,
+        }
+    }
+
+    /// Returns the bits of an address that are translated. In x86-64 and RISC-V the upper ones repeat
+    /// the last of them, which tells two halves of the addresses apart; elsewhere they are zero.
+    pub const fn va_bits(self) -> u32 {
+        match self {
+            Self::ArmV7 => 32,
+            Self::ArmV8 | Self::X86_64 | Self::Sv48 => 48,
+            Self::Sv39 => 39,
+        }
+    }
+
+    /// Returns true if the addresses have an upper half, in which all upper bits are one.
+    pub const fn has_halves(self) -> bool {
+        matches!(self, Self::X86_64 | Self::Sv39 | Self::Sv48)
     }
 
     /// Returns true if the format can translate `addr`: below 2^32 in ARMv7,
-    /// below 2^48 in ARMv8 (the range of `TTBR0`), canonical in x86-64.
+    /// below 2^48 in ARMv8 (the range of `TTBR0`), canonical in x86-64 and RISC-V.
     #[inline]
     pub fn is_canonical<W: Word>(self, addr: VirtAddr<W>) -> bool {
-        match self {
-            Self::ArmV7 => addr.raw() >> 32 == W::ZERO,
-            Self::ArmV8 => addr.raw() >> 48 == W::ZERO,
-            Self::X86_64 => {
-                let high = addr.raw() >> 47;
-                high == W::ZERO || high == W::from((1 << 17) - 1)
-            }
+        let bits = self.va_bits();
+        if !self.has_halves() {
+            return addr.raw() >> bits as usize == W::ZERO;
         }
+        let high = addr.raw() >> (bits - 1) as usize;
+        high == W::ZERO || high == W::from((1 << (65 - bits)) - 1)
     }
 
     /// The distance between the format's page sizes that PBS calls
-    /// Granularity: 4 in ARMv7, 9 in ARMv8 and x86-64 (section IV-B).
+    /// Granularity: 4 in ARMv7, 9 in ARMv8 and x86-64 (section IV-B), and so in RISC-V.
     pub const fn granularity(self) -> Order {
         match self {
             Self::ArmV7 => Order::known(4),
-            Self::ArmV8 | Self::X86_64 => Order::known(9),
+            Self::ArmV8 | Self::X86_64 | Self::Sv39 | Self::Sv48 => Order::known(9),
         }
     }
 
@@ -117,6 +152,7 @@ impl Format {
             Self::ArmV7 => armv7::ASCEND,
             Self::ArmV8 => armv8::ASCEND,
             Self::X86_64 => x86_64::ASCEND,
+            Self::Sv39 | Self::Sv48 => riscv::ASCEND,
         }
     }
 
@@ -126,6 +162,7 @@ impl Format {
             Self::ArmV7 => armv7::DESCEND,
             Self::ArmV8 => armv8::DESCEND,
             Self::X86_64 => x86_64::DESCEND,
+            Self::Sv39 | Self::Sv48 => riscv::DESCEND,
         }
     }
 
@@ -136,6 +173,7 @@ impl Format {
             Self::ArmV7 => armv7::ANCHOR,
             Self::ArmV8 => armv8::ANCHOR,
             Self::X86_64 => x86_64::ANCHOR,
+            Self::Sv39 | Self::Sv48 => riscv::ANCHOR,
         }
     }
 
@@ -239,7 +277,6 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::number::BASE_PAGE_SHIFT;
 
     /// The indices of the levels tile the address from the top down to the
     /// page offset, and what a leaf maps is what lies below its index.
@@ -267,6 +304,8 @@ mod tests {
         assert_eq!(widths(Format::ArmV7), (1, 1, 2));
         assert_eq!(widths(Format::ArmV8), (4, 4, 9));
         assert_eq!(widths(Format::X86_64), (7, 7, 14));
+        assert_eq!(widths(Format::Sv39), (1, 1, 3));
+        assert_eq!(widths(Format::Sv48), (1, 1, 3));
     }
 
     /// Contiguity never lies on a bit that means something to the hardware.
@@ -314,8 +353,28 @@ mod tests {
             x86_64::BASE,
             x86_64::XD,
         ];
-        let meant: [(Format, &[Field]); 3] =
-            [(Format::ArmV7, &armv7), (Format::ArmV8, &armv8), (Format::X86_64, &x86_64)];
+        let riscv = [
+            riscv::V,
+            riscv::R,
+            riscv::W,
+            riscv::X,
+            riscv::U,
+            riscv::G,
+            riscv::A,
+            riscv::D,
+            riscv::FOREIGN,
+            riscv::PPN,
+            riscv::RESERVED,
+            riscv::PBMT,
+            riscv::N,
+        ];
+        let meant: [(Format, &[Field]); 5] = [
+            (Format::ArmV7, &armv7),
+            (Format::ArmV8, &armv8),
+            (Format::X86_64, &x86_64),
+            (Format::Sv39, &riscv),
+            (Format::Sv48, &riscv),
+        ];
         for (format, fields) in meant {
             let taken = fields.iter().fold(0, |m, f| m | f.mask());
             assert_eq!(taken & mask(format.anchor()), 0);
@@ -334,5 +393,11 @@ mod tests {
         assert!(!Format::X86_64.is_canonical(at(0x0000_8000_0000_0000)));
         assert!(!Format::ArmV8.is_canonical(at(1 << 48)));
         assert!(!Format::ArmV7.is_canonical(at(1 << 32)));
+        assert!(Format::Sv39.is_canonical(at(0x0000_003f_ffff_ffff)));
+        assert!(!Format::Sv39.is_canonical(at(0x0000_0040_0000_0000)));
+        assert!(Format::Sv39.is_canonical(at(0xffff_ffc0_0000_0000)));
+        assert!(!Format::Sv39.is_canonical(at(0xffff_ffbf_ffff_ffff)));
+        assert!(Format::Sv48.is_canonical(at(0xffff_8000_0000_0000)));
+        assert!(!Format::Sv48.is_canonical(at(0x0000_8000_0000_0000)));
     }
 }

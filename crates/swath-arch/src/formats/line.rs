@@ -3,7 +3,7 @@
 //! The few bits that a descriptor leaves free cannot say how long a block is. But a walk's
 //! last read fetches a burst of memory, and with it the descriptors of the page's
 //! neighbours: a **line** of [`LINE_BYTES`], aligned to them, 16 descriptors in ARMv7 and 8
-//! in ARMv8 and x86-64. Hardware that takes in the whole line sees by comparing which of
+//! elsewhere. Hardware that takes in the whole line sees by comparing which of
 //! its pages go on from one another, and has to be told only what lies beyond its two
 //! ends. So the free bits of all the line's descriptors make two numbers:
 //!
@@ -17,11 +17,13 @@
 //! | ARMv7 | 16 | 8 (TEX\[2\]) | i | 7 (TEX\[1\]) | i |
 //! | ARMv8 | 8 | 62 to 59 | 4 i + 3 to 4 i | 58 to 55 | 4 i + 3 to 4 i |
 //! | x86-64 | 8 | 62 to 59, 11 to 9 | 7 i + 6 to 7 i | 58 to 52 | 7 i + 6 to 7 i |
+//! | RISC-V | 8 | 59 | i | 60 | i |
 //!
-//! Each of them has 16, 32 or 56 bits ([`bits`]), and saturates there: of descriptor i it is
+//! Each of them has 8, 16, 32 or 56 bits ([`bits`]), and saturates there: of descriptor i it is
 //! what [`Format::descend`] or [`Format::ascend`] is in [`Descriptor`] form. The bits count
-//! whatever the descriptor is: in an invalid one the three architectures leave them to
-//! software (DDI 0406C section B3.5.1; DDI 0487 section D8.3; SDM volume 3A, section 5.5.4).
+//! whatever the descriptor is: in an invalid one the architectures leave them to
+//! software (DDI 0406C section B3.5.1; DDI 0487 section D8.3; SDM volume 3A, section 5.5.4; RISC-V's
+//! privileged architecture, "Sv39").
 //! The 16 copies of a larger page fill whole lines, so that no line holds both sizes.
 //!
 //! **Reading.** The run of page p is the pages of its line, p among them, whose descriptors
@@ -81,9 +83,12 @@ mod tests {
     /// The widths documented in the table, and both numbers in as many bits.
     #[test]
     fn widths() {
-        for (format, descriptors, wide) in
-            [(Format::ArmV7, 16, 16), (Format::ArmV8, 8, 32), (Format::X86_64, 8, 56)]
-        {
+        for (format, descriptors, wide) in [
+            (Format::ArmV7, 16, 16),
+            (Format::ArmV8, 8, 32),
+            (Format::X86_64, 8, 56),
+            (Format::Sv39, 8, 8),
+        ] {
             assert_eq!((entries(format), bits(format)), (descriptors, wide));
             assert_eq!(format.ascend().width(), format.descend().width());
             assert_eq!(max(format), (1 << wide) - 1);

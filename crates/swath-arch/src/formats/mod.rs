@@ -1,6 +1,6 @@
 //! The page-table formats: where each field of a descriptor lies.
 //!
-//! [`Format`] gathers what the three architectures have in common (levels, sizes,
+//! [`Format`] gathers what the four architectures have in common (levels, sizes,
 //! the bits that are free for contiguity); the modules name every [`Field`] of
 //! their descriptors and cite its specification. [`mod@line`] says how those free bits serve
 //! together.
@@ -10,6 +10,7 @@ pub mod armv8;
 pub(crate) mod field;
 pub(crate) mod format;
 pub mod line;
+pub mod riscv;
 pub mod x86_64;
 
 pub use field::{Field, Scattered};

@@ -34,6 +34,8 @@ impl ReservationLevels {
     pub const ARMV8: Self = Self::known(&[9], &[4]);
     /// ARMv8 with blocks of 1 GiB as a second level.
     pub const ARMV8_GIGABYTES: Self = Self::known(&[9, 18], &[4]);
+    /// RISC-V: 2 MiB; 64 KiB by Svnapot as the sub-level.
+    pub const RISCV: Self = Self::known(&[9], &[4]);
     /// x86-64: 2 MiB.
     pub const X86_64: Self = Self::known(&[9], &[]);
     /// x86-64 with 1 GiB as a second level.
@@ -109,6 +111,7 @@ impl ReservationLevels {
             Format::ArmV7 => Self::ARMV7,
             Format::ArmV8 => Self::ARMV8,
             Format::X86_64 => Self::X86_64,
+            Format::Sv39 | Format::Sv48 => Self::RISCV,
         }
     }
 

@@ -10,9 +10,10 @@
 //! does not use are zero (strongly ordered). ARMv8: `TCR.HPD0 = 1` (table
 //! descriptors restrict nothing), `TCR.HD = 0` (DBM means nothing), unused
 //! MAIR fields are zero (device). x86-64: `EFER.NXE = 1`, `CR4.PGE = 1`, 52-bit
-//! physical addresses, the PAT register as after reset.
+//! physical addresses, the PAT register as after reset. RISC-V: Svnapot, Svpbmt (`menvcfg.PBMTE = 1`),
+//! Svade and Svrsw60t59b; a global link (G in a table's entry) is not looked at, and Swath writes none.
 
-use swath_arch::formats::{armv7, armv8, x86_64};
+use swath_arch::formats::{armv7, armv8, riscv, x86_64};
 use swath_arch::{Attributes, Field, Format, MemoryKind, Order, Pfn, PhysAddr};
 
 /// The rights that the tables above a leaf leave: x86-64 takes the AND over all
@@ -107,6 +108,8 @@ pub fn decode(format: Format, level: usize, word: u64) -> Descriptor {
         (Format::ArmV7, 1) => armv7_second(word),
         (Format::ArmV8, 0..=3) => armv8(level, word),
         (Format::X86_64, 0..=3) => x86_64(level, word),
+        (Format::Sv39, 0..=2) => riscv(level + 1, word),
+        (Format::Sv48, 0..=3) => riscv(level, word),
         _ => Descriptor::Reserved,
     }
 }
@@ -248,4 +251,53 @@ fn x86_64(level: usize, word: u64) -> Descriptor {
         memory: if is(word, x86_64::PCD) { MemoryKind::Device } else { MemoryKind::Normal },
     };
     leaf(base & base_field.mask(), order, order, attributes)
+}
+
+/// The privileged architecture, "Sv39", "Virtual Address Translation Process", steps 3 to 5, with Svnapot
+/// and Svpbmt: what is reserved is a page fault. The last level is 3.
+#[inline(always)]
+fn riscv(level: usize, word: u64) -> Descriptor {
+    if !is(word, riscv::V) {
+        return Descriptor::Invalid;
+    }
+    let [readable, writable, executable] = [riscv::R, riscv::W, riscv::X].map(|bit| is(word, bit));
+    let frame = riscv::PPN.get(word);
+    if is(word, riscv::RESERVED) || writable && !readable {
+        return Descriptor::Reserved;
+    }
+    if !readable && !executable {
+        let not_in_a_link =
+            [riscv::D, riscv::A, riscv::U, riscv::PBMT, riscv::N].iter().any(|&bit| is(word, bit));
+        if level == 3 || not_in_a_link {
+            return Descriptor::Reserved;
+        }
+        return table(frame << swath_arch::BASE_PAGE_SHIFT);
+    }
+    let mut order = [27, 18, 9, 0][level];
+    let mut below = frame & ((1 << order) - 1);
+    if is(word, riscv::N) {
+        if level != 3 || riscv::PPN_LOW.get(word) != riscv::NAPOT_64K {
+            return Descriptor::Reserved;
+        }
+        (order, below) = (4, 0);
+    }
+    if below != 0 || riscv::PBMT.get(word) > riscv::PBMT_IO {
+        return Descriptor::Reserved;
+    }
+    // A write to a page that is not dirty faults, as one to a page that cannot be written. Of a page
+    // that can be fetched from but not read nothing is known here: Swath makes none.
+    let attributes = Attributes {
+        writable: writable && is(word, riscv::D),
+        user: is(word, riscv::U),
+        executable,
+        global: is(word, riscv::G),
+        accessed: is(word, riscv::A),
+        memory: if riscv::PBMT.get(word) == riscv::PBMT_PMA {
+            MemoryKind::Normal
+        } else {
+            MemoryKind::Device
+        },
+    };
+    let base = frame >> order << order << swath_arch::BASE_PAGE_SHIFT;
+    leaf(base, order, order, attributes)
 }

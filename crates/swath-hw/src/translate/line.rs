@@ -42,6 +42,6 @@ fn goes_on(format: Format, one: u64, next: u64) -> bool {
         _ => None,
     };
     let (Some(first), Some(second)) = (base_page(one), base_page(next)) else { return false };
-    let address = (first ^ second) << swath_arch::BASE_PAGE_SHIFT;
+    let address = (first ^ second) << format.frame_bit();
     first + 1 == second && (one ^ next) & !line::free_bits(format) == address
 }

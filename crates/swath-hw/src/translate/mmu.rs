@@ -18,7 +18,7 @@ use crate::translate::miss::{
 };
 use crate::translate::regime::{MmuConfigError, check_regime};
 use crate::translate::translator::{Translate, TranslationStats};
-use crate::translate::walker::{Translation, TranslationFault, walk};
+use crate::translate::walker::{Translation, TranslationFault, Walk, walk, walk_anchor};
 
 /// Everything that an MMU counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -124,6 +124,8 @@ impl Mmu {
             return Ok(own(&self.regime, page, &found));
         };
         if self.order == WalkOrder::AnchorFirst {
+            // Of a page that is not canonical its anchor is not either.
+            Walk::new(&self.regime, page)?;
             if let Some(resolved) = self.walk_anchor(page, anchor, memory) {
                 return Ok(resolved);
             }
@@ -163,7 +165,7 @@ impl Mmu {
     ) -> Option<Resolved> {
         let stats = &mut self.walk_stats;
         let before = stats.anchor_reads;
-        let found = walk(&self.regime, anchor, memory, &mut stats.anchor_reads);
+        let found = walk_anchor(&self.regime, anchor, memory, &mut stats.anchor_reads);
         stats.anchor_walks += u64::from(stats.anchor_reads != before);
         covered(&self.regime, page, &found.ok()?)
     }

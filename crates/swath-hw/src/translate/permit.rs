@@ -25,7 +25,7 @@ pub struct AccessKind {
 /// Reasons why an access to a mapped page is not permitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Denied {
-    /// The access flag is clear: the ARM formats fault so that software sets
+    /// The access flag is clear: the ARM formats and RISC-V (Svade) fault so that software sets
     /// it. (x86-64 hardware sets its own, so there it denies nothing.)
     #[error("the access flag is clear")]
     AccessFlag,
@@ -43,7 +43,8 @@ pub enum Denied {
 
 /// Checks that `attributes` permit an access, in the order of [`Denied`]:
 /// the access flag has priority (DDI 0406C, section B3.12.2). Privileged code
-/// may touch user pages (no PAN, SMAP or SMEP). O(1).
+/// may touch user pages (no PAN, SMAP or SMEP; `sstatus.SUM = 1`), but in RISC-V never fetches from
+/// them. O(1).
 ///
 /// # Errors
 /// [`Denied`].
@@ -61,6 +62,13 @@ pub const fn permit(
     match access.operation {
         Operation::Write if !attributes.writable => Err(Denied::Write),
         Operation::Fetch if !attributes.executable => Err(Denied::Fetch),
+        Operation::Fetch
+            if attributes.user
+                && access.privileged
+                && matches!(format, Format::Sv39 | Format::Sv48) =>
+        {
+            Err(Denied::Fetch)
+        }
         _ => Ok(()),
     }
 }

@@ -198,6 +198,52 @@ fn walked<M: PhysMemory>(
     (result, reads)
 }
 
+/// The privileged architecture, "Sv39" and "Virtual Address Translation Process", "Svnapot", "Svpbmt".
+#[test]
+fn riscv_descriptors() {
+    let at = |level, word| decode(Format::Sv48, level, word);
+    for level in 0..4 {
+        assert_eq!(at(level, 0x8000_0000_048d_14d6), Descriptor::Invalid);
+        // W without R, and each bit that is reserved.
+        assert_eq!(at(level, 0x2000_00d5), Descriptor::Reserved);
+        for bit in 54..59 {
+            assert_eq!(at(level, 0x2000_00d7 | 1 << bit), Descriptor::Reserved);
+        }
+    }
+    for level in 0..3 {
+        assert_eq!(at(level, 0x048d_1401), table(0x1234_5000));
+        // Bits 60, 59, 9 and 8 are software's.
+        assert_eq!(at(level, 0x1800_0000_048d_1701), table(0x1234_5000));
+        for bit in [4, 6, 7, 61, 62, 63] {
+            assert_eq!(at(level, 0x048d_1401 | 1 << bit), Descriptor::Reserved, "bit {bit}");
+        }
+    }
+    assert_eq!(at(3, 0x048d_1401), Descriptor::Reserved, "a link at the last level");
+    // D, A, U, W, R, V; with Ascend and Descend.
+    assert_eq!(at(3, 0x048d_14d7), leaf(0x12345, 0, 0, USER_DATA));
+    assert_eq!(at(3, 0x1800_0000_048d_17d7), leaf(0x12345, 0, 0, USER_DATA));
+    // Not dirty: a write faults.
+    let read_only = Attributes { writable: false, ..USER_DATA };
+    assert_eq!(at(3, 0x048d_1457), leaf(0x12345, 0, 0, read_only));
+    let device = Attributes { memory: MemoryKind::Device, ..USER_DATA };
+    assert_eq!(at(3, 0x4000_0000_048d_14d7), leaf(0x12345, 0, 0, device));
+    assert_eq!(at(3, 0x2000_0000_048d_14d7), leaf(0x12345, 0, 0, device));
+    assert_eq!(at(3, 0x6000_0000_048d_14d7), Descriptor::Reserved);
+    // G, A, X, R, V: the kernel's code.
+    let code = Attributes { executable: true, global: true, user: false, ..read_only };
+    assert_eq!(at(2, 0x0488_006b), leaf(0x12200, 9, 9, code));
+    assert_eq!(at(2, 0x0488_046b), Descriptor::Reserved, "not aligned");
+    assert_eq!(at(1, 0x2000_006b), leaf(0x80000, 18, 18, code));
+    assert_eq!(at(0, 0x20_0000_006b), leaf(0x800_0000, 27, 27, code));
+    assert_eq!(at(3, 0x8000_0000_048d_20d7), leaf(0x12340, 4, 4, USER_DATA));
+    assert_eq!(at(3, 0x8000_0000_048d_14d7), Descriptor::Reserved, "64 KiB is 1000 alone");
+    assert_eq!(at(2, 0x8000_0000_0488_20d7), Descriptor::Reserved, "N above the last level");
+    let sv39 = |level, word| decode(Format::Sv39, level, word);
+    assert_eq!(sv39(2, 0x048d_14d7), leaf(0x12345, 0, 0, USER_DATA));
+    assert_eq!(sv39(0, 0x2000_006b), leaf(0x80000, 18, 18, code));
+    assert_eq!(sv39(3, 0x048d_14d7), Descriptor::Reserved);
+}
+
 /// For each page size: an address in the middle of the page, the table, the
 /// frame expected, the order and the reads.
 #[test]
@@ -241,6 +287,21 @@ fn each_page_size_takes_its_reads() {
     check(x86, addr, &with(3, 0x3028, 0x800f_edcb_a987_6167), 0xfe_dcba_9876, 0, 4);
     check(x86, addr, &with(2, 0x2018, 0x8020_10b5), 0x80205, 9, 3);
     check(x86, addr, &with(1, 0x1008, 0x10_4000_00e3), 0x104_0605, 18, 2);
+    // Sv39 at 0xffff_ffc0_4060_5678: indices 0x101, 3, 5.
+    let (sv39, addr) = (Format::Sv39, 0xffff_ffc0_4060_5678);
+    let upper = [(0x808, 0x401), (0x1018, 0x801)];
+    let with = |n: usize, at: u64, word: u64| [&upper[..n], &[(at, word)]].concat();
+    check(sv39, addr, &with(2, 0x2028, 0x048d_14d7), 0x12345, 0, 3);
+    check(sv39, addr, &with(2, 0x2028, 0x8000_0000_048d_20d7), 0x12345, 4, 3);
+    check(sv39, addr, &with(1, 0x1018, 0x0488_00d7), 0x12205, 9, 2);
+    check(sv39, addr, &with(0, 0x808, 0x2000_00d7), 0x8_0605, 18, 1);
+    // Sv48 at 0xffff_8080_4060_5678: indices 0x101, 1, 3, 5.
+    let (sv48, addr) = (Format::Sv48, 0xffff_8080_4060_5678);
+    let upper = [(0x808, 0x401), (0x1008, 0x801), (0x2018, 0xc01)];
+    let with = |n: usize, at: u64, word: u64| [&upper[..n], &[(at, word)]].concat();
+    check(sv48, addr, &with(3, 0x3028, 0x048d_14d7), 0x12345, 0, 4);
+    check(sv48, addr, &with(1, 0x1008, 0x2000_00d7), 0x8_0605, 18, 2);
+    check(sv48, addr, &with(0, 0x808, 0x20_0000_00d7), 0x804_0605, 27, 1);
 }
 
 /// SDM volume 3A, 5.6.1: every level must permit.
@@ -436,6 +497,16 @@ fn permissions() {
     assert_eq!(of(fresh, write), Err(Denied::AccessFlag));
     assert_eq!(permit(Format::ArmV7, &fresh, read), Err(Denied::AccessFlag));
     assert_eq!(permit(Format::X86_64, &fresh, read), Ok(()));
+    assert_eq!(permit(Format::Sv39, &fresh, read), Err(Denied::AccessFlag));
+    // Whatever the kernel may read, it fetches from its own pages alone.
+    let code = Attributes { executable: true, ..USER_DATA };
+    let kernels = asks(Operation::Fetch, true);
+    assert_eq!(permit(Format::X86_64, &code, kernels), Ok(()));
+    for format in [Format::Sv39, Format::Sv48] {
+        assert_eq!(permit(format, &code, kernels), Err(Denied::Fetch));
+        assert_eq!(permit(format, &code, fetch), Ok(()));
+        assert_eq!(permit(format, &code, asks(Operation::Read, true)), Ok(()));
+    }
 }
 
 fn any_coalescing() -> impl Strategy<Value = Coalescing> {

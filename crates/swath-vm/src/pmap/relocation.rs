@@ -131,7 +131,7 @@ fn leads_to(format: Format, place: &MappingEntries, word: u64, order: Order, fra
 fn retarget(format: Format, place: &MappingEntries, i: u64, word: u64, to: Pfn) -> u64 {
     let Entry::Leaf(leaf) = encode::decode(format, place.level, word) else { return word };
     let entry_order = Order::known((leaf.order.frames() / place.count).ilog2() as u8);
-    let offset = i * encode::copy_stride_bytes(format, entry_order);
+    let offset = i * encode::copy_step(format, entry_order);
     let said = |frame| encode::leaf(format, place.level, Leaf { frame, ..leaf }) + offset;
     // The two differ in the address alone.
     word ^ said(leaf.frame) ^ said(to)

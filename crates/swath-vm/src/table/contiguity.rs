@@ -13,6 +13,7 @@
 
 use swath_arch::{BusError, Coalescing, ContiguityField, Format, PhysAddr, PhysMemory, Scattered};
 
+use crate::table::encode;
 use crate::table::line;
 use crate::table::piece::Piece;
 use crate::table::walk::View;
@@ -148,6 +149,7 @@ trait FormatWords {
 struct ArmV7Words;
 struct ArmV8Words;
 struct X86Words;
+struct RiscVWords;
 
 impl FormatWords for ArmV7Words {
     const FORMAT: Format = Format::ArmV7;
@@ -157,6 +159,10 @@ impl FormatWords for ArmV8Words {
 }
 impl FormatWords for X86Words {
     const FORMAT: Format = Format::X86_64;
+}
+impl FormatWords for RiscVWords {
+    // The leaf tables of Sv48 are the same.
+    const FORMAT: Format = Format::Sv39;
 }
 
 /// Writes the piece's descriptors with their contiguity, ascending: one write
@@ -174,6 +180,7 @@ pub(crate) fn write_piece<M: PhysMemory>(
         Format::ArmV7 => write_words::<ArmV7Words, M>(view, piece),
         Format::ArmV8 => write_words::<ArmV8Words, M>(view, piece),
         Format::X86_64 => write_words::<X86Words, M>(view, piece),
+        Format::Sv39 | Format::Sv48 => write_words::<RiscVWords, M>(view, piece),
     }
 }
 
@@ -229,7 +236,7 @@ fn each<W: FormatWords, M: PhysMemory>(
     for i in 0..piece.count {
         W::store(memory, PhysAddr::new(at), annotate(i, word)).map_err(|bus| (bus, i))?;
         at += W::STEP_BYTES;
-        word = word.wrapping_add(swath_arch::BASE_PAGE_BYTES);
+        word = word.wrapping_add(encode::word_step(W::FORMAT, 1));
     }
     Ok(())
 }
@@ -248,7 +255,7 @@ fn each_beside<W: FormatWords, M: PhysMemory>(
             .and_then(|()| W::store(memory, here, word))
             .map_err(|bus| (bus, i))?;
         at += W::STEP_BYTES;
-        word = word.wrapping_add(swath_arch::BASE_PAGE_BYTES);
+        word = word.wrapping_add(encode::word_step(W::FORMAT, 1));
     }
     Ok(())
 }

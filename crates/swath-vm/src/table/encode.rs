@@ -9,15 +9,21 @@
 //! NS1 and DS0 = DS1, so that both values of S mean shareable, DDI 0406C
 //! section B3.8.3); ARMv8 says outer in place of inner shareable (which
 //! includes it); x86-64 sets PAT (entries 4 to 7 of `IA32_PAT` repeat 0 to 3,
-//! as they do after reset, SDM volume 3A, section 11.12.4).
+//! as they do after reset, SDM volume 3A, section 11.12.4). RISC-V has a bit left for it among
+//! those of software.
 //!
 //! **What an entry was.** [`suspend`] makes a leaf invalid without losing what
 //! it said, and [`resume`] makes it valid again, so that an unmapping that
 //! fails half way can be taken back without a copy of the descriptors. An entry
 //! is empty when it is invalid, whatever else it says.
 
-use swath_arch::formats::{armv7, armv8, x86_64};
-use swath_arch::{Attributes, Format, MemoryKind, Order, Pfn, PhysAddr, Word};
+use swath_arch::formats::{armv7, armv8, riscv, x86_64};
+use swath_arch::{
+    Attributes, BASE_PAGE_SHIFT, Field, Format, MemoryKind, Order, Pfn, PhysAddr, Word,
+};
+
+/// The most levels that a format has.
+pub(crate) const LEVELS_MAX: usize = 4;
 
 /// A shareability of ARMv8 that marks a foreign frame: outer shareable.
 const SH_OUTER: u64 = 0b10;
@@ -57,14 +63,118 @@ pub(crate) struct Leaf<W = u64> {
     pub(crate) owned: bool,
 }
 
+/// Bits of a word that have a value if something is so.
+#[derive(Clone, Copy)]
+struct Rule {
+    mask: u64,
+    value: u64,
+}
+
+impl Rule {
+    const NEVER: Self = Self { mask: 0, value: 1 };
+
+    const fn of(field: Field, value: u64) -> Self {
+        Self { mask: field.mask(), value: value << field.low }
+    }
+
+    #[inline(always)]
+    fn holds<W: Word>(self, word: W) -> bool {
+        word & W::from(self.mask) == W::from(self.value)
+    }
+}
+
+/// What tells the words in use at one level of a format apart.
+#[derive(Clone, Copy)]
+struct LevelRules {
+    /// It links a table.
+    link: Rule,
+    /// Where the table's address, shifted to the right, stands.
+    table: u64,
+    table_shift: usize,
+    /// It is one of 16 alike.
+    joined: Rule,
+    joined_order: Order,
+    entry_order: Order,
+}
+
+/// The bit that makes a word valid in all formats but ARMv7.
+const VALID: u64 = 1;
+
+/// The rules of each format, in the order of [`Format::ALL`].
+static LEVEL_RULES: [[LevelRules; LEVELS_MAX]; Format::ALL.len()] = [
+    [armv7_rules(0), armv7_rules(1), armv7_rules(1), armv7_rules(1)],
+    [armv8_rules(0), armv8_rules(1), armv8_rules(2), armv8_rules(3)],
+    [x86_64_rules(0), x86_64_rules(1), x86_64_rules(2), x86_64_rules(3)],
+    [riscv_rules(1), riscv_rules(2), riscv_rules(3), riscv_rules(3)],
+    [riscv_rules(0), riscv_rules(1), riscv_rules(2), riscv_rules(3)],
+];
+
+const fn armv7_rules(level: usize) -> LevelRules {
+    if level == 0 {
+        return LevelRules {
+            link: Rule::of(armv7::TYPE, armv7::TYPE_TABLE),
+            table: armv7::TABLE_BASE.mask(),
+            table_shift: 0,
+            joined: Rule::of(armv7::SUPERSECTION, 1),
+            joined_order: Order::known(12),
+            entry_order: Order::known(8),
+        };
+    }
+    LevelRules {
+        link: Rule::NEVER,
+        table: 0,
+        table_shift: 0,
+        joined: Rule::of(armv7::SMALL, 0),
+        joined_order: Order::known(4),
+        entry_order: Order::BASE,
+    }
+}
+
+const fn armv8_rules(level: usize) -> LevelRules {
+    let joined_order = match level {
+        3 => Order::known(4),
+        2 => Order::known(13),
+        _ => entry_order_of_nine_bits(level),
+    };
+    LevelRules {
+        link: if level < 3 { Rule::of(armv8::TABLE_OR_PAGE, 1) } else { Rule::NEVER },
+        table: armv8::BASE.mask(),
+        table_shift: 0,
+        joined: Rule::of(armv8::CONTIGUOUS, 1),
+        joined_order,
+        entry_order: entry_order_of_nine_bits(level),
+    }
+}
+
+const fn x86_64_rules(level: usize) -> LevelRules {
+    LevelRules {
+        link: if level < 3 { Rule::of(x86_64::PS, 0) } else { Rule::NEVER },
+        table: x86_64::BASE.mask(),
+        table_shift: 0,
+        joined: Rule::NEVER,
+        joined_order: Order::BASE,
+        entry_order: entry_order_of_nine_bits(level),
+    }
+}
+
+/// Counts levels as Sv48 does: the last is 3.
+const fn riscv_rules(depth: usize) -> LevelRules {
+    let permissions = riscv::R.mask() | riscv::W.mask() | riscv::X.mask();
+    LevelRules {
+        link: if depth < 3 { Rule { mask: permissions, value: 0 } } else { Rule::NEVER },
+        table: riscv::PPN.mask(),
+        table_shift: (BASE_PAGE_SHIFT - riscv::PPN.low) as usize,
+        joined: if depth == 3 { Rule::of(riscv::N, 1) } else { Rule::NEVER },
+        joined_order: Order::known(4),
+        entry_order: entry_order_of_nine_bits(depth),
+    }
+}
+
 /// Returns true if the hardware would look at the entry at all.
 #[inline(always)]
 pub(crate) fn in_use<W: Word>(format: Format, word: W) -> bool {
-    match format {
-        Format::ArmV7 => !armv7::TYPE.is(word, armv7::TYPE_INVALID),
-        Format::ArmV8 => !armv8::VALID.is(word, 0),
-        Format::X86_64 => !x86_64::P.is(word, 0),
-    }
+    let bits = if format == Format::ArmV7 { armv7::TYPE.mask() } else { VALID };
+    word & W::from(bits) != W::ZERO
 }
 
 /// Returns the descriptor of a table. In x86-64 the leaves alone restrict access.
@@ -73,26 +183,39 @@ pub(crate) fn table<W: Word>(format: Format, at: PhysAddr<W>) -> W {
         Format::ArmV7 => armv7::TYPE.set(at.raw(), armv7::TYPE_TABLE),
         Format::ArmV8 => armv8::TABLE_OR_PAGE.set(armv8::VALID.set(at.raw(), 1), 1),
         Format::X86_64 => x86_64::US.set(x86_64::RW.set(x86_64::P.set(at.raw(), 1), 1), 1),
+        Format::Sv39 | Format::Sv48 => riscv::PPN.put(riscv::V.set(W::ZERO, 1), at.frame().raw()),
     }
 }
 
 /// Returns the descriptor at `level` of a page of 2^`order` frames whose first is
-/// `frame`. For a base page it is the descriptor of frame 0 plus the address.
+/// `frame`. For a base page it is the descriptor of frame 0 plus [`word_step`] for each frame before.
 pub(crate) fn leaf<W: Word>(format: Format, level: usize, leaf: Leaf<W>) -> W {
     match format {
         Format::ArmV7 => armv7_leaf(level, leaf),
         Format::ArmV8 => armv8_leaf(level, leaf),
         Format::X86_64 => x86_64_leaf(level, leaf),
+        Format::Sv39 | Format::Sv48 => riscv_leaf(depth(format, level), leaf),
     }
 }
 
-/// Returns the distance of the address in a descriptor from one of 16 alike to the
-/// next: ARMv7 repeats the same word, ARMv8 maps the next piece.
-pub(crate) const fn copy_stride_bytes(format: Format, order_of_entry: Order) -> u64 {
+/// Returns the distance of one of 16 alike from the next, as a word: ARMv7 and RISC-V repeat the same
+/// word, ARMv8 maps the next piece.
+pub(crate) const fn copy_step(format: Format, order_of_entry: Order) -> u64 {
     match format {
-        Format::ArmV7 => 0,
-        Format::ArmV8 | Format::X86_64 => order_of_entry.len_bytes(),
+        Format::ArmV7 | Format::Sv39 | Format::Sv48 => 0,
+        Format::ArmV8 | Format::X86_64 => word_step(format, order_of_entry.frames()),
     }
+}
+
+/// Returns the distance of a leaf's word from that of a page so many frames further.
+#[inline(always)]
+pub(crate) const fn word_step(format: Format, frames: u64) -> u64 {
+    frames << format.frame_bit()
+}
+
+/// Returns the level as Sv48 would count it: the last is 3.
+const fn depth(format: Format, level: usize) -> usize {
+    level + 4 - format.levels().len()
 }
 
 /// Decodes the word at `level`.
@@ -107,49 +230,26 @@ pub(crate) fn decode<W: Word>(format: Format, level: usize, word: W) -> Entry<W>
                 Format::ArmV7 => armv7_attributes(level, order, word),
                 Format::ArmV8 => armv8_attributes(word),
                 Format::X86_64 => x86_64_attributes(word),
+                Format::Sv39 | Format::Sv48 => riscv_attributes(word),
             },
             owned: owned(format, level, word),
         }),
     }
 }
 
-/// Returns the kind of the word at `level`, which is all that a walk needs.
+/// Returns the kind of the word at `level`, which is all that a walk needs. One code for all formats,
+/// whose differences are constants: another format costs the others nothing.
 #[inline]
 pub(crate) fn kind<W: Word>(format: Format, level: usize, word: W) -> Kind<W> {
     if !in_use(format, word) {
         return Kind::Empty;
     }
-    match format {
-        Format::ArmV7 if level == 0 => {
-            if armv7::TYPE.is(word, armv7::TYPE_TABLE) {
-                return Kind::Table(PhysAddr::of(word & W::from(armv7::TABLE_BASE.mask())));
-            }
-            let supersection = armv7::SUPERSECTION.is(word, 1);
-            Kind::Leaf(if supersection { Order::known(12) } else { Order::known(8) })
-        }
-        Format::ArmV7 => {
-            let small = armv7::SMALL.is(word, 1);
-            Kind::Leaf(if small { Order::BASE } else { Order::known(4) })
-        }
-        Format::ArmV8 => {
-            if level < 3 && armv8::TABLE_OR_PAGE.is(word, 1) {
-                return Kind::Table(PhysAddr::of(word & W::from(armv8::BASE.mask())));
-            }
-            let joined = armv8::CONTIGUOUS.is(word, 1);
-            Kind::Leaf(match (level, joined) {
-                (3, false) => Order::BASE,
-                (3, true) => Order::known(4),
-                (2, true) => Order::known(13),
-                _ => entry_order_of_nine_bits(level),
-            })
-        }
-        Format::X86_64 => {
-            if level < 3 && x86_64::PS.is(word, 0) {
-                return Kind::Table(PhysAddr::of(word & W::from(x86_64::BASE.mask())));
-            }
-            Kind::Leaf(entry_order_of_nine_bits(level))
-        }
+    let rules = &LEVEL_RULES[format as usize][level % LEVELS_MAX];
+    if rules.link.holds(word) {
+        let table = (word & W::from(rules.table)) << rules.table_shift;
+        return Kind::Table(PhysAddr::of(table));
     }
+    Kind::Leaf(if rules.joined.holds(word) { rules.joined_order } else { rules.entry_order })
 }
 
 /// Returns the first frame of the page of 2^`order` frames that the leaf maps.
@@ -164,6 +264,7 @@ pub(crate) fn frame<W: Word>(format: Format, order: Order, word: W) -> Pfn<W> {
         Format::ArmV7 => word & W::from(armv7::SMALL_BASE.mask()),
         Format::ArmV8 => word & W::from(armv8::BASE.mask()),
         Format::X86_64 => word & W::from(x86_64::BASE.mask()),
+        Format::Sv39 | Format::Sv48 => riscv::PPN.get(word) << 12,
     };
     PhysAddr::of(address).frame().align_down(order.k())
 }
@@ -177,6 +278,7 @@ pub(crate) fn owned<W: Word>(format: Format, level: usize, word: W) -> bool {
         (Format::ArmV8, _) => armv8::SH.is(word, armv8::SH_INNER),
         (Format::X86_64, 3) => x86_64::PAT.is(word, 0),
         (Format::X86_64, _) => x86_64::LARGE_PAT.is(word, 0),
+        (Format::Sv39 | Format::Sv48, _) => riscv::FOREIGN.is(word, 0),
     }
 }
 
@@ -195,6 +297,7 @@ pub(crate) fn suspend<W: Word>(format: Format, level: usize, word: W) -> W {
         // The address is inverted: a processor with the L1 terminal fault
         // would go on speculating with it otherwise.
         Format::X86_64 => x86_64::P.set(word, 0) ^ W::from(x86_64::BASE.mask()),
+        Format::Sv39 | Format::Sv48 => riscv::V.set(word, 0),
     }
 }
 
@@ -214,6 +317,7 @@ pub(crate) fn resume<W: Word>(format: Format, level: usize, word: W) -> W {
         Format::ArmV7 => armv7::TYPE.set(word, armv7::TYPE_SECTION),
         Format::ArmV8 => armv8::VALID.set(word, 1),
         Format::X86_64 => x86_64::P.set(word, 1) ^ W::from(x86_64::BASE.mask()),
+        Format::Sv39 | Format::Sv48 => riscv::V.set(word, 1),
     }
 }
 
@@ -365,6 +469,44 @@ fn x86_64_attributes<W: Word>(word: W) -> Attributes {
         global: x86_64::G.is(word, 1),
         accessed: x86_64::A.is(word, 1),
         memory: if device { MemoryKind::Device } else { MemoryKind::Normal },
+    }
+}
+
+/// What hardware would record is set at once, as it faults where it is not (Svade).
+fn riscv_leaf<W: Word>(depth: usize, leaf: Leaf<W>) -> W {
+    let Leaf { order, frame, attributes: a, owned } = leaf;
+    let mut word = riscv::R.set(riscv::V.set(W::ZERO, 1), 1);
+    word = riscv::PPN.put(word, frame.raw());
+    word = riscv::W.set(word, u64::from(a.writable));
+    word = riscv::X.set(word, u64::from(a.executable));
+    word = riscv::U.set(word, u64::from(a.user));
+    word = riscv::G.set(word, u64::from(a.global));
+    word = riscv::A.set(word, u64::from(a.accessed));
+    word = riscv::D.set(word, u64::from(a.writable));
+    word = riscv::FOREIGN.set(word, u64::from(!owned));
+    let kind = match a.memory {
+        MemoryKind::Normal => riscv::PBMT_PMA,
+        MemoryKind::Device => riscv::PBMT_IO,
+    };
+    word = riscv::PBMT.set(word, kind);
+    if order == entry_order_of_nine_bits(depth) {
+        return word;
+    }
+    riscv::N.set(riscv::PPN_LOW.set(word, riscv::NAPOT_64K), 1)
+}
+
+fn riscv_attributes<W: Word>(word: W) -> Attributes {
+    Attributes {
+        writable: riscv::W.is(word, 1),
+        user: riscv::U.is(word, 1),
+        executable: riscv::X.is(word, 1),
+        global: riscv::G.is(word, 1),
+        accessed: riscv::A.is(word, 1),
+        memory: if riscv::PBMT.is(word, riscv::PBMT_PMA) {
+            MemoryKind::Normal
+        } else {
+            MemoryKind::Device
+        },
     }
 }
 

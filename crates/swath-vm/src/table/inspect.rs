@@ -141,7 +141,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 let entry_order = self.view().entry_order(level);
                 let within = page.offset_in(leaf.order.k());
                 let expected = encode::leaf(format, level, leaf)
-                    + (within >> entry_order.k()) * encode::copy_stride_bytes(format, entry_order);
+                    + (within >> entry_order.k()) * encode::copy_step(format, entry_order);
                 let head = self.view().find(Vpn::new(page.raw() - within)).map(|f| f.word);
                 let alike = match head {
                     Ok(head) => encode::decode(format, level, head) == Entry::Leaf(leaf),

@@ -2,7 +2,7 @@
 //! [`swath_arch::formats::line`] says.
 
 use swath_arch::formats::line;
-use swath_arch::{BASE_PAGE_BYTES, BusError, Format, Order, PhysAddr, PhysMemory, Scattered};
+use swath_arch::{BusError, Format, Order, PhysAddr, PhysMemory, Scattered};
 
 use crate::table::encode::{self, Kind};
 use crate::table::piece::Piece;
@@ -104,7 +104,7 @@ pub(crate) fn contiguity<M: PhysMemory>(
         let [one, next] = [line.words[i], line.words[i + 1]];
         let base = |word| encode::kind(format, level, word) == Kind::Leaf(Order::BASE);
         let said = |word| word & !line::free_bits(format);
-        base(one) && base(next) && said(one) + BASE_PAGE_BYTES == said(next)
+        base(one) && base(next) && said(one) + encode::word_step(format, 1) == said(next)
     };
     let page = ((at.raw() - line.at.raw()) / format.entry_bytes()) as usize;
     let last = line.entries - 1;
@@ -162,7 +162,7 @@ pub(crate) fn write_piece<M: PhysMemory>(
             }
         }
         for i in 0..count {
-            let word = piece.word.wrapping_add((done + i) * BASE_PAGE_BYTES);
+            let word = piece.word.wrapping_add(encode::word_step(format, done + i));
             let said = line.words[(first + i) as usize] & line::free_bits(format);
             view.write(view.entry(at, i), word | said).map_err(|bus| (bus, done + i))?;
         }

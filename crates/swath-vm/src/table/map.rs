@@ -119,7 +119,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let beside = level == view.leaf_level() && view.table_order(level) == Order::known(1);
         let said = Leaf { order, frame, attributes, owned: false };
         let word = encode::leaf(format, level, said);
-        let stride_bytes = encode::copy_stride_bytes(format, entry_order);
+        let step = encode::copy_step(format, entry_order);
         if !fresh {
             for i in 0..copies {
                 if encode::in_use(format, view.read(view.entry(table, first + i))?) {
@@ -135,7 +135,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         for i in 0..copies {
             let at = self.view().entry(table, first + i);
             let zeroed = if beside { self.view().write(contiguity::beside(at), 0) } else { Ok(()) };
-            let written = zeroed.and_then(|()| self.write(at, word + i * stride_bytes));
+            let written = zeroed.and_then(|()| self.write(at, word + i * step));
             if let Err(bus) = written {
                 for j in 0..i {
                     // Failing, it stays mapped, to be unmapped or dropped.
@@ -358,7 +358,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             let piece = Piece {
                 at: view.entry(table, index),
                 page: page.raw(),
-                word: word.wrapping_add(done * swath_arch::BASE_PAGE_BYTES),
+                word: word.wrapping_add(encode::word_step(format, done)),
                 before: done,
                 after: block.count - done,
                 count,

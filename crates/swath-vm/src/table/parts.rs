@@ -22,9 +22,9 @@ pub(crate) struct Parts {
     pub(crate) count: u64,
     /// The first entry's word.
     pub(crate) word: u64,
-    /// After 2^shift entries the address moves by `step_bytes`.
+    /// After 2^shift entries the word moves by `step`.
     shift: u32,
-    step_bytes: u64,
+    step: u64,
 }
 
 impl Parts {
@@ -36,37 +36,29 @@ impl Parts {
         count: u64,
     ) -> Self {
         let copies = first.order.k() - entry_order.k();
-        let same = encode::copy_stride_bytes(format, entry_order) == 0;
+        let same = encode::copy_step(format, entry_order) == 0;
         let shift = if same { copies } else { 0 };
-        let step_bytes = entry_order.len_bytes() << shift;
-        Self {
-            format,
-            level,
-            first,
-            count,
-            word: encode::leaf(format, level, first),
-            shift,
-            step_bytes,
-        }
+        let step = encode::word_step(format, entry_order.frames() << shift);
+        Self { format, level, first, count, word: encode::leaf(format, level, first), shift, step }
     }
 
     /// Returns the word of the i-th entry.
     #[inline]
     pub(crate) const fn word(&self, i: u64) -> u64 {
-        self.word + (i >> self.shift) * self.step_bytes
+        self.word + (i >> self.shift) * self.step
     }
 
     /// Returns the difference between one entry's word and the next one's, of the same part if
     /// a part has several entries that are the same.
     pub(crate) const fn step(&self) -> u64 {
-        if self.shift == 0 { self.step_bytes } else { 0 }
+        if self.shift == 0 { self.step } else { 0 }
     }
 }
 
 /// Returns the bits that are compared.
 pub(crate) const fn compared(format: Format) -> u64 {
     match format {
-        Format::ArmV7 | Format::ArmV8 => u64::MAX,
+        Format::ArmV7 | Format::ArmV8 | Format::Sv39 | Format::Sv48 => u64::MAX,
         Format::X86_64 => !x86_64::D.mask(),
     }
 }

@@ -12,12 +12,13 @@ impl Sizes {
 
     /// Returns every superpage size of the format: the default, as Bodek's outlook
     /// wants it. ARMv7: 64 KiB, 1 MiB, 16 MiB. ARMv8: 64 KiB, 2 MiB, 32 MiB,
-    /// 1 GiB. x86-64: 2 MiB, 1 GiB.
+    /// 1 GiB. x86-64: 2 MiB, 1 GiB. RISC-V: 64 KiB, 2 MiB, 1 GiB.
     pub const fn all(format: Format) -> Self {
         match format {
             Format::ArmV7 => Self(1 << 4 | 1 << 8 | 1 << 12),
             Format::ArmV8 => Self(1 << 4 | 1 << 9 | 1 << 13 | 1 << 18),
             Format::X86_64 => Self(1 << 9 | 1 << 18),
+            Format::Sv39 | Format::Sv48 => Self(1 << 4 | 1 << 9 | 1 << 18),
         }
     }
 

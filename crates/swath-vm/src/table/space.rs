@@ -1,8 +1,8 @@
 //! An address space: its making and its end.
 
 use swath_arch::{
-    BusError, Coalescing, ContiguityField, Extent, Format, PageRange, PhysAddr, PhysMemory, Regime,
-    Vpn,
+    BASE_PAGE_SHIFT, BusError, Coalescing, ContiguityField, Extent, Format, PageRange, PhysAddr,
+    PhysMemory, Regime, Vpn,
 };
 use swath_frame::FrameAllocator;
 
@@ -55,20 +55,18 @@ pub struct AddressSpace<M: PhysMemory, A: FrameAllocator, T: FrameAllocator = A>
 
 /// Returns the first page of the range that the format does not translate.
 pub(crate) fn first_not_canonical(format: Format, range: PageRange) -> Option<Vpn> {
-    let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.address());
-    if !fits(range.start) {
+    const ALL: u64 = 1 << (u64::BITS - BASE_PAGE_SHIFT);
+    let halves = u32::from(format.has_halves());
+    let lower_end = 1_u64 << (format.va_bits() - BASE_PAGE_SHIFT - halves);
+    let start = range.start.raw();
+    let end = if start < lower_end {
+        lower_end
+    } else if halves == 1 && (ALL - lower_end..ALL).contains(&start) {
+        ALL
+    } else {
         return Some(range.start);
-    }
-    // Within one half of the addresses, what is canonical ends at a power of
-    // two: the lower end of the next such range is not canonical, or is the end
-    // of all.
-    let end = match format {
-        Format::ArmV7 => 1 << 20,
-        Format::ArmV8 => 1 << 36,
-        Format::X86_64 if range.start.raw() >> 51 == 0 => 1 << 35,
-        Format::X86_64 => 1 << 52,
     };
-    (range.count > end - range.start.raw()).then_some(Vpn::new(end))
+    (range.count > end - start).then_some(Vpn::new(end))
 }
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {

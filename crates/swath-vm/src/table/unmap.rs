@@ -13,11 +13,10 @@ use swath_arch::{
 use swath_frame::{FrameAllocator, FrameFreeError};
 
 use crate::table::contiguity::NumberPlace;
-use crate::table::encode::{self, Kind};
+use crate::table::encode::{self, Kind, LEVELS_MAX};
 use crate::table::error::UnmapError;
 use crate::table::flush::Flush;
 use crate::table::space::{AddressSpace, append, first_not_canonical};
-use crate::table::walk::LEVELS_MAX;
 
 /// Contiguity that was corrected on one side of a range, so that it can be
 /// put back.

@@ -2,13 +2,46 @@
 //! of them.
 
 use swath_arch::{
-    BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
+    BASE_PAGE_SHIFT, BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr,
+    PhysMemory, Regime, Vpn,
 };
 
-use crate::table::encode::{self, Entry, Kind};
+use crate::table::encode::{self, Entry, Kind, LEVELS_MAX};
 
-/// The most levels that a format has.
-pub(crate) const LEVELS_MAX: usize = 4;
+/// The shape of the tables at one level.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// log2 of the base pages that an entry maps.
+    entry_order: Order,
+    /// Entries in a table.
+    entries: u64,
+    /// An entry can map a page.
+    has_leaves: bool,
+}
+
+/// The shapes of all levels of each format: an index into it serves all formats alike, where a branch
+/// for each would cost the others.
+static SHAPES: [[Shape; LEVELS_MAX]; Format::ALL.len()] = {
+    let none = Shape { entry_order: Order::BASE, entries: 1, has_leaves: false };
+    let mut shapes = [[none; LEVELS_MAX]; Format::ALL.len()];
+    let mut i = 0;
+    while i < shapes.len() {
+        let format = Format::ALL[i];
+        let levels = format.levels();
+        let mut level = 0;
+        while level < levels.len() {
+            let index = levels[level].index;
+            shapes[format as usize][level] = Shape {
+                entry_order: Order::known((index.low - BASE_PAGE_SHIFT) as u8),
+                entries: index.max() + 1,
+                has_leaves: !levels[level].leaves.is_empty(),
+            };
+            level += 1;
+        }
+        i += 1;
+    }
+    shapes
+};
 
 /// The tables as bytes: memory, and what the hardware is told.
 #[derive(Debug)]
@@ -78,20 +111,28 @@ impl<M: PhysMemory> View<'_, M> {
         self.regime.format.levels().len() - 1
     }
 
+    #[inline]
+    fn shape(self, level: usize) -> Shape {
+        SHAPES[self.regime.format as usize][level % LEVELS_MAX]
+    }
+
     /// Counts the entries in a table at `level`.
-    pub(crate) const fn entries(self, level: usize) -> u64 {
-        self.regime.format.levels()[level].index.max() + 1
+    #[inline]
+    pub(crate) fn entries(self, level: usize) -> u64 {
+        self.shape(level).entries
     }
 
     /// Returns the order of what one entry at `level` maps.
-    pub(crate) const fn entry_order(self, level: usize) -> Order {
-        let low = self.regime.format.levels()[level].index.low;
-        Order::known((low - swath_arch::BASE_PAGE_SHIFT) as u8)
+    #[inline]
+    pub(crate) fn entry_order(self, level: usize) -> Order {
+        self.shape(level).entry_order
     }
 
     /// Returns the entry of its table at `level` that belongs to the page.
+    #[inline]
     pub(crate) fn index(self, level: usize, page: Vpn) -> u64 {
-        self.regime.format.levels()[level].index.get(page.address().raw())
+        let Shape { entry_order, entries, .. } = self.shape(level);
+        page.raw() >> entry_order.k() & (entries - 1)
     }
 
     pub(crate) fn entry(self, table: PhysAddr, index: u64) -> PhysAddr {
@@ -99,7 +140,7 @@ impl<M: PhysMemory> View<'_, M> {
     }
 
     /// Returns the order of the frames that hold a table at `level`.
-    pub(crate) const fn table_order(self, level: usize) -> Order {
+    pub(crate) fn table_order(self, level: usize) -> Order {
         if self.has_half(level) {
             let order = if level == 0 { self.regime.format.root_order() } else { Order::BASE };
             return Order::known(order.k() as u8 + 1);
@@ -119,10 +160,9 @@ impl<M: PhysMemory> View<'_, M> {
     }
 
     /// Returns true if tables at `level` have a software half.
-    pub(crate) const fn has_half(self, level: usize) -> bool {
-        self.superpages
-            && level < self.leaf_level()
-            && !self.regime.format.levels()[level].leaves.is_empty()
+    #[inline]
+    pub(crate) fn has_half(self, level: usize) -> bool {
+        self.superpages && level < self.leaf_level() && self.shape(level).has_leaves
     }
 
     /// Returns the word of the software half that belongs to the entry at `at` of a
@@ -273,10 +313,11 @@ impl<M: PhysMemory> View<'_, M> {
     }
 }
 
-/// Returns the page number with the upper half of x86-64's addresses extended in sign.
+/// Returns the page number with the upper half of the addresses, if there is one, extended in sign.
 const fn canonical(format: Format, page: u64) -> Vpn {
-    match format {
-        Format::X86_64 if page >> 35 != 0 => Vpn::new(page | 0xffff << 36),
-        _ => Vpn::new(page),
+    let bits = format.va_bits() - BASE_PAGE_SHIFT;
+    if format.has_halves() && page >> (bits - 1) != 0 {
+        return Vpn::new(page | ((1 << 52) - (1 << bits)));
     }
+    Vpn::new(page)
 }

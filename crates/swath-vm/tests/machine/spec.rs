@@ -27,6 +27,8 @@ pub(crate) fn look<M: PhysMemory>(memory: &M, regime: Regime, page: u64) -> Opti
         Format::ArmV7 => armv7(memory, regime.root.raw(), va)?,
         Format::ArmV8 => armv8(memory, regime.root.raw(), va)?,
         Format::X86_64 => x86_64(memory, regime.root.raw(), va)?,
+        Format::Sv39 => riscv(memory, regime.root.raw(), va, &[30, 21, 12])?,
+        Format::Sv48 => riscv(memory, regime.root.raw(), va, &[39, 30, 21, 12])?,
     };
     if seen.order == 0 {
         (seen.ascend, seen.descend) = contiguity(memory, regime, page, at, word);
@@ -75,6 +77,12 @@ fn contiguity<M: PhysMemory>(
         (ContiguityField::Descriptor, Format::X86_64) => {
             (bits(word, 58, 52), bits(word, 11, 9) | bits(word, 62, 59) << 3)
         }
+        (ContiguityField::Descriptor, Format::Sv39 | Format::Sv48) if anchor => {
+            (bits(word, 60, 59) | bits(word, 9, 9) << 2, 0)
+        }
+        (ContiguityField::Descriptor, Format::Sv39 | Format::Sv48) => {
+            (bits(word, 60, 60), bits(word, 59, 59))
+        }
     }
 }
 
@@ -94,17 +102,19 @@ fn line<M: PhysMemory>(memory: &M, format: Format, at: u64) -> (u64, u64) {
         Format::ArmV7 => word & 2 == 2,
         Format::ArmV8 => word & 3 == 3 && bits(word, 52, 52) == 0,
         Format::X86_64 => word & 1 == 1,
+        Format::Sv39 | Format::Sv48 => word & 1 == 1 && bits(word, 63, 63) == 0,
     };
-    let (address, free) = match format {
-        Format::ArmV7 => (0xffff_f000, 0x180),
-        Format::ArmV8 => (0x0000_ffff_ffff_f000, 0x7f80_0000_0000_0000),
-        Format::X86_64 => (0x000f_ffff_ffff_f000, 0x7ff0_0000_0000_0e00),
+    let (address, free, next) = match format {
+        Format::ArmV7 => (0xffff_f000, 0x180, 0x1000),
+        Format::ArmV8 => (0x0000_ffff_ffff_f000, 0x7f80_0000_0000_0000, 0x1000),
+        Format::X86_64 => (0x000f_ffff_ffff_f000, 0x7ff0_0000_0000_0e00, 0x1000),
+        Format::Sv39 | Format::Sv48 => (0x003f_ffff_ffff_fc00, 0x1800_0000_0000_0000, 0x400),
     };
     let joined = |i: u64| {
         let (one, two) = (words[i as usize], words[i as usize + 1]);
         small(one)
             && small(two)
-            && (one & address) + 4096 == two & address
+            && (one & address) + next == two & address
             && one & !address & !free == two & !address & !free
     };
     let begin = (0..=page).rev().find(|&i| i == 0 || !joined(i - 1)).unwrap();
@@ -115,6 +125,7 @@ fn line<M: PhysMemory>(memory: &M, format: Format, at: u64) -> (u64, u64) {
             Format::ArmV7 => (bits(word, 8, 8), bits(word, 7, 7), 1),
             Format::ArmV8 => (bits(word, 62, 59), bits(word, 58, 55), 4),
             Format::X86_64 => (bits(word, 11, 9) | bits(word, 62, 59) << 3, bits(word, 58, 52), 7),
+            Format::Sv39 | Format::Sv48 => (bits(word, 59, 59), bits(word, 60, 60), 1),
         };
         before += preceding << (width * i);
         after += following << (width * i);
@@ -258,6 +269,51 @@ fn x86_64<M: PhysMemory>(memory: &M, root: u64, va: u64) -> Option<(Seen, u64, u
             at,
             word,
         ));
+    }
+    None
+}
+
+/// The privileged architecture, "Sv39" and "Sv48", with "Svnapot", "Svpbmt" and "Svade".
+fn riscv<M: PhysMemory>(memory: &M, root: u64, va: u64, lows: &[u32]) -> Option<(Seen, u64, u64)> {
+    let mut table = root;
+    for &low in lows {
+        let at = table + 8 * bits(va, low + 8, low);
+        let word = memory.read_u64(PhysAddr::new(at)).unwrap();
+        if word & 1 == 0 {
+            return None;
+        }
+        assert_eq!(bits(word, 58, 54), 0, "reserved");
+        if bits(word, 3, 1) == 0 {
+            assert!(low > 12, "a link at the last level");
+            assert_eq!((bits(word, 63, 61), bits(word, 7, 4)), (0, 0), "reserved in a link");
+            table = bits(word, 53, 10) << 12;
+            continue;
+        }
+        assert_eq!(bits(word, 1, 1), 1, "all pages can be read");
+        assert_eq!(bits(word, 7, 7), bits(word, 2, 2), "D as W");
+        let joined = bits(word, 63, 63) == 1;
+        let within = bits(va, low - 1, 0) >> 12;
+        let (order, frame) = if joined {
+            assert_eq!((low, bits(word, 13, 10)), (12, 8), "64 KiB");
+            (4, bits(word, 53, 14) << 4 | bits(va, 15, 12))
+        } else {
+            let frame = bits(word, 53, 10);
+            assert_eq!(frame & ((1 << (low - 12)) - 1), 0, "a superpage is aligned");
+            (low - 12, frame | within)
+        };
+        let attributes = Attributes {
+            writable: bits(word, 2, 2) == 1,
+            user: bits(word, 4, 4) == 1,
+            executable: bits(word, 3, 3) == 1,
+            global: bits(word, 5, 5) == 1,
+            accessed: bits(word, 6, 6) == 1,
+            memory: match bits(word, 62, 61) {
+                0 => MemoryKind::Normal,
+                2 => MemoryKind::Device,
+                other => panic!("PBMT {other}"),
+            },
+        };
+        return Some((Seen { frame, order, attributes, ascend: 0, descend: 0 }, at, word));
     }
     None
 }

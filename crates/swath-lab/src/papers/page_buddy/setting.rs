@@ -43,6 +43,12 @@ pub enum FormatName {
     /// x86-64, 4 levels.
     #[serde(rename = "x86-64")]
     X86_64,
+    /// RISC-V Sv39.
+    #[serde(rename = "sv39")]
+    Sv39,
+    /// RISC-V Sv48.
+    #[serde(rename = "sv48")]
+    Sv48,
 }
 
 impl FormatName {
@@ -52,6 +58,8 @@ impl FormatName {
             Self::ArmV7 => Format::ArmV7,
             Self::ArmV8 => Format::ArmV8,
             Self::X86_64 => Format::X86_64,
+            Self::Sv39 => Format::Sv39,
+            Self::Sv48 => Format::Sv48,
         }
     }
 
@@ -61,6 +69,8 @@ impl FormatName {
             Self::ArmV7 => "ARMv7",
             Self::ArmV8 => "ARMv8",
             Self::X86_64 => "x86-64",
+            Self::Sv39 => "RISC-V Sv39",
+            Self::Sv48 => "RISC-V Sv48",
         }
     }
 }

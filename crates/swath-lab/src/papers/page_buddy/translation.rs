@@ -259,7 +259,7 @@ pub struct Hardware {
 pub fn reach_frames(format: Format) -> u64 {
     match format {
         Format::ArmV7 => 1 << 20,
-        Format::ArmV8 | Format::X86_64 => 1 << 36,
+        Format::ArmV8 | Format::X86_64 | Format::Sv39 | Format::Sv48 => 1 << 36,
     }
 }
 

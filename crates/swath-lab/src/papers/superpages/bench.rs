@@ -381,7 +381,7 @@ fn sparse(pages: u64) -> impl Iterator<Item = Step> {
 pub(crate) fn page_buddy(format: Format) -> Result<BuddyConfig, PlanError> {
     let top = match format {
         Format::ArmV7 => 8,
-        Format::ArmV8 | Format::X86_64 => 9,
+        Format::ArmV8 | Format::X86_64 | Format::Sv39 | Format::Sv48 => 9,
     };
     setting::pbs(format.granularity().k() as u8, top)
 }

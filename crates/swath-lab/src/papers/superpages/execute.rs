@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::AddAssign;
 
 use foldhash::fast::FixedState;
-use swath_arch::{BASE_PAGE_BYTES, Format, PageRange, VirtAddr, Vpn};
+use swath_arch::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Format, PageRange, VirtAddr, Vpn};
 use swath_hw::{MemoryAccess, Translate};
 
 use crate::papers::superpages::kernel::{Kernel, KernelError, KernelStats};
@@ -157,11 +157,7 @@ pub struct Fold {
 impl Fold {
     /// For a format.
     pub fn new(format: Format) -> Self {
-        let pages = match format {
-            Format::ArmV7 => 1 << 20,
-            Format::ArmV8 => 1 << 36,
-            Format::X86_64 => 1 << 35,
-        };
+        let pages = 1 << (format.va_bits() - BASE_PAGE_SHIFT - u32::from(format.has_halves()));
         Self { format, places: HashMap::default(), next: pages / CHUNK_PAGES }
     }
 

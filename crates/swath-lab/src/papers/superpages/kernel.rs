@@ -257,7 +257,7 @@ pub fn boot<T: Translate, R>(
 const fn top(format: Format) -> u8 {
     match format {
         Format::ArmV7 => 12,
-        Format::ArmV8 | Format::X86_64 => 18,
+        Format::ArmV8 | Format::X86_64 | Format::Sv39 | Format::Sv48 => 18,
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) fn modes(format: Format) -> Vec<Mode> {
         Format::ArmV7 => (Order::known(8), ReservationLevels::ARMV7, "1 MiB"),
         Format::ArmV8 => (Order::known(9), ReservationLevels::ARMV8, "2 MiB"),
         Format::X86_64 => (Order::known(9), ReservationLevels::X86_64, "2 MiB"),
+        Format::Sv39 | Format::Sv48 => (Order::known(9), ReservationLevels::RISCV, "2 MiB"),
     };
     let on = Sizes::NONE.with(whole);
     let mut modes =
