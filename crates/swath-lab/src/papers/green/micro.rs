@@ -132,11 +132,16 @@ impl Study for Micro {
     fn measure(plan: &MicroPlan, run: &Run<'_>) -> Result<MicroFound, StudyError> {
         let repeats = plan.repeats.of(run.quick).get();
         let of = |&design: &AllocatorName| (0..repeats).map(move |repeat| (design, repeat));
-        let jobs: Vec<Job> = plan
+        let jobs: Vec<MicroJob> = plan
             .designs
             .iter()
             .flat_map(of)
-            .map(|(design, repeat)| Job { plan: plan.clone(), quick: run.quick, design, repeat })
+            .map(|(design, repeat)| MicroJob {
+                plan: plan.clone(),
+                quick: run.quick,
+                design,
+                repeat,
+            })
             .collect();
         let counted = run.points(&plan.about, &jobs, |job| match count(job) {
             Ok(counts) => Ok(Ok(counts)),
@@ -236,7 +241,7 @@ fn claim(test: &'static Test, name: AllocatorName, beyond: &str) -> Statement<Mi
 
 /// The work of a counted child: every test on one memory.
 #[derive(Serialize, Deserialize)]
-struct Job {
+struct MicroJob {
     plan: MicroPlan,
     quick: bool,
     design: AllocatorName,
@@ -244,7 +249,7 @@ struct Job {
 }
 
 /// Instructions of an operation of each test, which the job's child marks.
-fn count(job: &Job) -> Result<Vec<f64>, CountError> {
+fn count(job: &MicroJob) -> Result<Vec<f64>, CountError> {
     let json = serde_json::to_string(job).unwrap_or_default();
     let command = child_command(Micro::KIND, &json).map_err(CountError::Spawn)?;
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
@@ -263,7 +268,7 @@ const fn request(order: Order, mobility: Mobility) -> BlockRequest {
     BlockRequest { order, mobility, highest: ZoneKind::Movable, node: 0, cpu: 0, urgent: false }
 }
 
-fn count_child(job: &Job) -> Result<(), Box<dyn std::error::Error>> {
+fn count_child(job: &MicroJob) -> Result<(), Box<dyn std::error::Error>> {
     let config = GreenConfig::new(job.design, MachineName::FourGib);
     let mut machine = pages(&config)?;
     age(&mut *machine, &job.plan, job.repeat)?;

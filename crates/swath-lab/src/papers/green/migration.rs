@@ -224,7 +224,6 @@ fn claims(plan: &GreenPlan, run: &Run<'_>, stated: Stated) -> Vec<Statement<Comp
     let released = Statement::at_least(&at("Fig. 9a"), &says, 5.0, 0.0)
         .under(&conditions)
         .fitted(FITTED)
-        .cause("The memory of a process that exits is spread over the banks of a pool.")
         .measured(move |found: &Compared| {
             let metric = "nearly_free_banks_most";
             found.grid.evidence(|view| of_design(stated.cells(view), ADAPTIVE, metric))
