@@ -10,7 +10,6 @@
 //! | removable sections (section V-A, Fig. 8) | [`hotplug`] |
 //! | offlined memory and c (section V-B and D, Table IV) | [`power`] |
 //! | structures and allocation time (Tables II and III) | [`cost`] |
-//! | micro-benchmarks (Table VI) | [`micro`] |
 //!
 //! [`recorded`] adds a real kernel's requests. [`machine`] is the machine on
 //! which all of it runs, [`pages`] its loads and recordings.
@@ -21,7 +20,6 @@ pub(crate) mod followed;
 pub mod hotplug;
 pub mod layout;
 pub mod machine;
-pub mod micro;
 pub mod migration;
 pub mod pages;
 pub mod paper;

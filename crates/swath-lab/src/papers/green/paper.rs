@@ -4,7 +4,6 @@ use crate::entry;
 use crate::papers::green::cost;
 use crate::papers::green::hotplug;
 use crate::papers::green::layout;
-use crate::papers::green::micro;
 use crate::papers::green::migration;
 use crate::papers::green::power;
 use crate::papers::green::recorded;
@@ -29,7 +28,6 @@ pub const PAPER: Paper = Paper {
         entry!(migration::Migration, "migration.toml"),
         entry!(recorded::Recorded, "recorded.toml"),
         entry!(cost::study::Cost, "cost/study.toml"),
-        entry!(micro::Micro, "micro.toml"),
         entry!(working_set::WorkingSet, "working_set.toml"),
     ],
 };

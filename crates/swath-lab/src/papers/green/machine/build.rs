@@ -3,9 +3,9 @@
 use swath_arch::{Extent, Pfn};
 use swath_frame::layout::{Interleaving, Layout, LayoutConfig};
 use swath_frame::machine::MachineConfig;
-use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, BoundaryBuddy, ListBuddy};
+use swath_frame::zone::bank::BankLayout;
 use swath_frame::zone::linux::ORDER_MAX;
-use swath_frame::{BlockRequest, LinuxZone, Machine, MemoryMap, PerCpuLists};
+use swath_frame::{LinuxZone, Machine, MemoryMap, PerCpuLists};
 
 use crate::papers::green::machine::allocator::{
     AllocatorName, FallbackTally, GreenZone, ZonePlace,
@@ -55,35 +55,4 @@ pub(crate) fn build<Z: GreenZone>(config: &GreenConfig) -> Result<(Zones<Z>, Ext
     let (lists, words) = (vec![PerCpuLists::default(); size.lists], vec![0; size.words]);
     let machine = Machine::new(&map, layout, machine_config, zones.map_err(error)?, lists, words);
     Ok((machine.map_err(|e| error(e.to_string()))?, map.span()))
-}
-
-/// A machine's memory, whatever its allocator.
-pub(crate) trait Pages {
-    /// Allocates a block; `None` if there is none.
-    fn allocate(&mut self, request: BlockRequest) -> Option<Pfn>;
-
-    /// Frees a block on a CPU. Returns true if it was in use.
-    fn free(&mut self, extent: Extent, cpu: usize) -> bool;
-}
-
-impl<Z: GreenZone> Pages for Zones<Z> {
-    fn allocate(&mut self, request: BlockRequest) -> Option<Pfn> {
-        Zones::<Z>::allocate(self, request).ok()
-    }
-
-    fn free(&mut self, extent: Extent, cpu: usize) -> bool {
-        Zones::<Z>::free(self, extent, cpu).is_ok()
-    }
-}
-
-/// The machine that a configuration names.
-pub(crate) fn pages(config: &GreenConfig) -> Result<Box<dyn Pages>, GreenError> {
-    use AllocatorName as Name;
-    Ok(match config.allocator {
-        Name::Linux | Name::LinuxMovable => Box::new(build::<Linux>(config)?.0),
-        Name::BankArray => Box::new(build::<ArrayBuddy<_>>(config)?.0),
-        Name::BankList => Box::new(build::<ListBuddy<_>>(config)?.0),
-        Name::Contiguitas => Box::new(build::<BoundaryBuddy<_>>(config)?.0),
-        Name::Adaptive | Name::AdaptivePacked => Box::new(build::<AdaptiveBuddy<_>>(config)?.0),
-    })
 }
