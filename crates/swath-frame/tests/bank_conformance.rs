@@ -4,8 +4,8 @@
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::testing::zones::conform;
 use swath_frame::zone::bank::{
-    ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BankPreference, ListPlacement,
-    Placement, PoolPlacement, PoolPolicy,
+    ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BankPreference, BoundaryPlacement,
+    ListPlacement, Placement, PoolPlacement, PoolPolicy,
 };
 use swath_frame::{ByteRange, MemoryMap, ZoneAllocator};
 
@@ -68,6 +68,13 @@ fn check<P: Placement>(rule: impl Fn() -> P, shapes: &[Shape], seeds: u64, steps
 #[test]
 fn array() {
     check(|| ArrayPlacement, SHAPES, 4, 2000);
+}
+
+#[test]
+fn boundary() {
+    for slack_frames in [0, 16, 1000] {
+        check(|| BoundaryPlacement::new(slack_frames), SHAPES, 3, 1500);
+    }
 }
 
 #[test]

@@ -6,15 +6,20 @@ use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::bank::{
     AdaptiveBuddy, ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BankPool,
-    BankPreference, BankState, ListPlacement, Placement, PoolPlacement, PoolPolicy,
+    BankPreference, BankState, BoundaryPlacement, ListPlacement, Placement, PoolPlacement,
+    PoolPolicy,
 };
 use swath_frame::{ByteRange, FrameFreeError, IsolateError, MemoryMap, Mobility, ZoneAllocator};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Rule {
     Array,
-    List { recent_first: bool },
+    List {
+        recent_first: bool,
+    },
     Pools,
+    /// The boundary's slack.
+    Boundary(u64),
 }
 
 /// Frames one by one, lists as plain vectors with the head first.
@@ -29,6 +34,7 @@ struct Model {
     pool: Vec<Option<BankPool>>,
     lists: [Vec<usize>; 3],
     recent: [Option<usize>; 2],
+    boundary: usize,
     held: Vec<(Pfn, Order)>,
 }
 
@@ -49,10 +55,11 @@ impl Model {
             pool: vec![None; count],
             lists: Default::default(),
             recent: [None; 2],
+            boundary: 0,
             held: Vec::new(),
         };
         for bank in 0..count {
-            if model.total(bank) > 0 && rule != Rule::Array {
+            if model.total(bank) > 0 && !matches!(rule, Rule::Array | Rule::Boundary(_)) {
                 let pool = if model.crosses[bank] { BankPool::Kernel } else { BankPool::Offline };
                 model.pool[bank] = Some(pool);
                 model.lists[pool as usize].push(bank);
@@ -95,6 +102,35 @@ impl Model {
         self.pool[bank] = Some(to);
     }
 
+    fn is_whole(&self, bank: usize) -> bool {
+        self.free_of(bank) == self.total(bank) && !self.crosses[bank]
+    }
+
+    /// Moves the boundary down past wholly free banks while so many frames stay free below.
+    fn give_way(&mut self, slack: u64) {
+        while let Some(top) = self.boundary.checked_sub(1) {
+            let rest = (0..top).filter(|&bank| !self.isolated[bank]);
+            let free: usize = rest.map(|bank| self.free_of(bank)).sum();
+            if self.isolated[top] || !self.is_whole(top) || (free as u64) < slack {
+                return;
+            }
+            self.boundary = top;
+        }
+    }
+
+    /// Moves the boundary for a request that its region cannot serve.
+    fn press(&mut self, order: Order, movable: bool) {
+        let mut own = if movable { self.boundary..self.pool.len() } else { 0..self.boundary };
+        if own.any(|bank| self.serves(bank, order)) {
+            return;
+        }
+        if movable {
+            return self.give_way(0);
+        }
+        let above = (self.boundary..self.pool.len()).find(|&bank| self.serves(bank, order));
+        self.boundary = above.map_or(self.boundary, |bank| bank + 1);
+    }
+
     /// The banks that may serve a request: one, unless the rule leaves it open.
     /// The bank moves as the rule says once it is known.
     fn serving(&self, order: Order, movable: bool, top: u32) -> Vec<usize> {
@@ -107,6 +143,16 @@ impl Model {
             Rule::Array => {
                 let mut banks = (0..self.pool.len()).filter(|&bank| self.serves(bank, order));
                 if movable { banks.next_back() } else { banks.next() }.into_iter().collect()
+            }
+            Rule::Boundary(_) => {
+                let serves = |bank: &usize| self.serves(*bank, order);
+                let found = if movable {
+                    let mut above = (self.boundary..self.pool.len()).rev();
+                    above.find(serves).or_else(|| (0..self.boundary).rev().find(serves))
+                } else {
+                    (0..self.boundary).find(serves)
+                };
+                found.into_iter().collect()
             }
             Rule::List { recent_first } => {
                 let recent = self.recent[own as usize].filter(|&bank| self.serves(bank, order));
@@ -153,6 +199,9 @@ impl Model {
     }
 
     fn take(&mut self, start: Option<Pfn>, order: Order, movable: bool, top: u32) {
+        if matches!(self.rule, Rule::Boundary(_)) {
+            self.press(order, movable);
+        }
         let banks = self.serving(order, movable, top);
         let Some(start) = start else {
             assert!(banks.is_empty(), "order {order} was free in {banks:?}");
@@ -185,8 +234,10 @@ impl Model {
     }
 
     fn rest(&mut self, bank: usize) {
-        if self.free_of(bank) == self.total(bank) && !self.crosses[bank] {
-            self.shift(bank, BankPool::Offline);
+        match self.rule {
+            _ if !self.is_whole(bank) => {}
+            Rule::Boundary(slack) if bank < self.boundary => self.give_way(slack),
+            _ => self.shift(bank, BankPool::Offline),
         }
     }
 
@@ -199,6 +250,9 @@ impl Model {
             return Err(IsolateError::State { frame });
         }
         self.isolated[bank] = isolated;
+        if matches!(self.rule, Rule::Boundary(_)) && !isolated {
+            self.rest(bank);
+        }
         if let Some(pool) = self.pool[bank] {
             self.shift(bank, pool);
             if isolated {
@@ -218,7 +272,12 @@ impl Model {
             ),
             total_frames: self.total(bank) as u64,
             free_frames: self.free_of(bank) as u64,
-            pool: self.pool[bank],
+            pool: match self.rule {
+                Rule::Boundary(_) if self.total(bank) == 0 => None,
+                Rule::Boundary(_) if bank < self.boundary => Some(BankPool::Kernel),
+                Rule::Boundary(_) => Some(BankPool::User),
+                _ => self.pool[bank],
+            },
             isolated: self.isolated[bank],
             crosses: self.crosses[bank] && self.total(bank) > 0,
         }
@@ -364,6 +423,9 @@ fn every_sequence_on_four_banks_of_four_frames() {
     for recent_first in [false, true] {
         explore(ListPlacement::new(recent_first), Rule::List { recent_first }, 5);
     }
+    for slack in [0, 3, 4] {
+        explore(BoundaryPlacement::new(slack), Rule::Boundary(slack), 5);
+    }
     for preference in PREFERENCES {
         explore(pools(preference, preference), Rule::Pools, 5);
     }
@@ -386,6 +448,10 @@ fn random_sequences_on_partial_and_crossing_banks() {
                 let rule = Rule::List { recent_first };
                 Pair::new(ListPlacement::new(recent_first), rule, areas, zone, bank_frames, top)
                     .random(seed, 500);
+            }
+            for slack in [0, 8, 200] {
+                let (placement, rule) = (BoundaryPlacement::new(slack), Rule::Boundary(slack));
+                Pair::new(placement, rule, areas, zone, bank_frames, top).random(seed, 500);
             }
             for kernel in PREFERENCES {
                 let placement = pools(kernel, PREFERENCES[seed as usize % 3]);

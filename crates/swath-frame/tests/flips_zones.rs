@@ -6,8 +6,8 @@
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::bank::{
-    ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, ListPlacement, Placement,
-    PoolPlacement, PoolPolicy,
+    ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BoundaryPlacement, ListPlacement,
+    Placement, PoolPlacement, PoolPolicy,
 };
 use swath_frame::{
     BestFit, BuddyConfig, Checked, FrameAllocateError, FrameFreeError, HeadOfList, IsolateError,
@@ -152,6 +152,11 @@ fn no_flip_breaks_banks<P: Placement + Clone>(name: &str, rule: &P) {
 #[test]
 fn no_flip_breaks_an_array_of_banks() {
     no_flip_breaks_banks("array of banks", &ArrayPlacement);
+}
+
+#[test]
+fn no_flip_breaks_two_regions_of_banks() {
+    no_flip_breaks_banks("two regions of banks", &BoundaryPlacement::new(64));
 }
 
 #[test]

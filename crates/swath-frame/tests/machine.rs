@@ -14,7 +14,8 @@ use swath_frame::machine::watermark::{
 use swath_frame::machine::{HotplugError, MachineAllocateError, MachineError, MachineFreeError};
 use swath_frame::testing::frames;
 use swath_frame::zone::bank::{
-    ArrayPlacement, BankBuddy, BankLayout, ListPlacement, Placement, PoolPlacement,
+    ArrayPlacement, BankBuddy, BankLayout, BoundaryPlacement, ListPlacement, Placement,
+    PoolPlacement,
 };
 use swath_frame::{
     BlockRequest, BuddyConfig, ByteRange, FrameAllocator, FrameFreeError, IsolateError, Isolation,
@@ -136,6 +137,7 @@ fn bank_aware_zones_make_a_machine_too() {
     run(|| ArrayPlacement, 1);
     run(|| ListPlacement::new(true), 2);
     run(PoolPlacement::default, 3);
+    run(|| BoundaryPlacement::new(64), 4);
 }
 
 /// The same with the binary buddy in one zone and the page buddy in the other.

@@ -8,8 +8,8 @@ use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::layout::{Layout, LayoutConfig, LayoutZone, ZoneKind};
 use swath_frame::zone::bank::{
-    ArrayPlacement, BankBuddy, BankLayout, BankPreference, ListPlacement, Placement, PoolPlacement,
-    PoolPolicy,
+    ArrayPlacement, BankBuddy, BankLayout, BankPreference, BoundaryPlacement, ListPlacement,
+    Placement, PoolPlacement, PoolPolicy,
 };
 use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 use swath_frame::{
@@ -194,6 +194,7 @@ fn zones_take_and_give_batches_as_single_frames() {
     }
     use BankPreference::{Fullest, Outermost, Recent};
     banks(|| ArrayPlacement);
+    banks(|| BoundaryPlacement::new(64));
     banks(|| ListPlacement::new(false));
     banks(|| ListPlacement::new(true));
     for preference in [Recent, Outermost, Fullest] {

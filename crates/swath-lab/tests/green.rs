@@ -39,8 +39,8 @@ fn statements_stay_whatever_a_plan_leaves_out() {
     for (kind, cut, count) in [
         ("green-layout", &[("    \"adaptive\",\n", "")][..], 6),
         ("green-hotplug", &[("    \"linux\",\n", "")], 6),
-        ("green-power", &[("    \"adaptive + migration\",\n", "")], 34),
-        ("green-migration", &[("load = \"medium\"", "load = \"light\"")], 6),
+        ("green-power", &[("    \"adaptive + migration\",\n", "")], 52),
+        ("green-migration", &[("load = \"medium\"", "load = \"light\"")], 12),
         ("green-replay", &[("[\"compile\", \"files\"]", "[\"files\"]")], 10),
         ("green-cost", &[("[10_000, 1_000_000]", "[10_000]")], 33),
         ("green-working-set", &[("[1, 2, 4, 8, 16]", "[1, 2]")], 4),
@@ -79,13 +79,13 @@ fn another_machine_or_a_cut_load_is_not_comparable() {
 #[test]
 fn a_wrong_plan_names_the_key() {
     for (from, to, key) in [
-        ("full = 180, quick = 0", "full = 2, quick = 0", "runs.0.minutes"),
+        ("full = 90, quick = 0", "full = 2, quick = 0", "runs.0.minutes"),
         ("quick = 40", "quick = 0", "runs"),
         ("machine = \"32g\"", "machine = \"64g\"", "machine"),
         ("load = \"light\"", "load = \"heavy\"", "load"),
-        ("\"linux\",", "\"adaptive\",", "designs"),
-        ("\"linux\",", "\"slab\",", "adaptive-packed + migration"),
-        ("bank_mib = 64", "bank_mib = 65", "runs.6.bank_mib"),
+        ("\"linux + migration\",", "\"adaptive + migration\",", "designs"),
+        ("\"linux + migration\",", "\"slab\",", "adaptive-packed + migration"),
+        ("bank_mib = 64", "bank_mib = 65", "runs.8.bank_mib"),
         ("bank_mib = 64", "bank_mib = 256", "runs"),
         ("full = 5, quick = 3", "full = 0, quick = 3", "repeats"),
         ("interval_ms = 1000", "interval_ms = 0", "interval_ms"),

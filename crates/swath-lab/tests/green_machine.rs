@@ -189,6 +189,7 @@ fn run(rule: Rule, seed: u64) -> Outcome {
         retry_ns: 0,
         occupied_permille_max: 950,
         reserve_frames: 64,
+        settle_ns: 0,
     };
     let mut daemon = Daemon::new(eager);
     for round in 0..240 {

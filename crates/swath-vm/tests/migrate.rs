@@ -97,6 +97,10 @@ impl MovableBanks for World {
             .sum()
     }
 
+    fn used_frames(&self) -> u64 {
+        self.frames.iter().filter(|u| **u != Use::Free).count() as u64
+    }
+
     fn isolate(&mut self, bank: usize) -> bool {
         !std::mem::replace(&mut self.isolated[bank], true)
     }
@@ -142,6 +146,9 @@ impl MovableBanks for Shared {
     }
     fn room_frames(&self, bank: usize) -> u64 {
         self.0.borrow().room_frames(bank)
+    }
+    fn used_frames(&self) -> u64 {
+        self.0.borrow().used_frames()
     }
     fn isolate(&mut self, bank: usize) -> bool {
         self.0.borrow_mut().isolate(bank)
@@ -204,6 +211,7 @@ const EAGER: MigrationConfig = MigrationConfig {
     retry_ns: 100,
     occupied_permille_max: 900,
     reserve_frames: 0,
+    settle_ns: 0,
 };
 
 /// Three banks: one nearly empty, one half full, one nearly full.
@@ -244,6 +252,31 @@ fn the_emptiest_bank_goes_offline() {
     ));
     assert_eq!(daemon.statistics().scans, 2, "it has looked, and found no room");
     assert_eq!(daemon.statistics().moved_frames, 3);
+}
+
+/// A block is freed after which a bank could be emptied: with hysteresis only once the use that
+/// was has been forgotten.
+#[test]
+fn hysteresis_waits_until_a_peak_is_forgotten() {
+    let emptied_at = |settle_ns| {
+        let (mut world, ids) = three_banks();
+        world.place(12, 50, 2);
+        let world = std::rc::Rc::new(std::cell::RefCell::new(world));
+        let mut daemon = Daemon::new(MigrationConfig { settle_ns, reserve_frames: 2, ..EAGER });
+        let (mut banks, mut owners) = (Shared(world.clone()), Shared(world.clone()));
+        let step = daemon.step(0, 100, &mut banks, &mut owners);
+        assert!(matches!(step, MigrationStep::Wait { .. }), "no room for three frames and two");
+        banks.free(Pfn::new(12), Order::new(2).unwrap());
+        (1..1000).find(|&now_ns| {
+            daemon.wake();
+            let step = daemon.step(now_ns, 100, &mut banks, &mut owners);
+            world.borrow().check(&ids);
+            step == MigrationStep::Emptied { bank: 0, moved_frames: 3 }
+        })
+    };
+    assert_eq!(emptied_at(0), Some(1));
+    assert_eq!(emptied_at(80), Some(80), "eight parts of 10 ns");
+    assert_eq!(emptied_at(1), Some(8), "no part is shorter than 1 ns");
 }
 
 /// Each block in turn is unmovable, pinned, or fails to move: the bank comes

@@ -287,6 +287,9 @@ impl<Z: ZoneAllocator, B: MovableBanks> MovableBanks for Meddled<'_, Z, B> {
     fn room_frames(&self, bank: usize) -> u64 {
         self.banks.room_frames(bank)
     }
+    fn used_frames(&self) -> u64 {
+        self.banks.used_frames()
+    }
     fn isolate(&mut self, bank: usize) -> bool {
         self.banks.isolate(bank)
     }
@@ -787,6 +790,7 @@ const EAGER: MigrationConfig = MigrationConfig {
     retry_ns: 100,
     occupied_permille_max: 950,
     reserve_frames: 0,
+    settle_ns: 30,
 };
 
 /// So many rounds of work and of steps.

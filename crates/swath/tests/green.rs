@@ -13,7 +13,7 @@ use swath_frame::Mobility;
 use swath_lab::papers::green::machine::allocator::AllocatorName;
 use swath_lab::papers::green::machine::computer::drive;
 use swath_lab::papers::green::machine::config::{
-    DaemonConfig, GreenConfig, GreenError, MachineName,
+    DaemonConfig, GreenConfig, GreenError, Interleaved, MachineName,
 };
 use swath_lab::papers::green::machine::view::{Look, MachineView};
 use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
@@ -126,9 +126,34 @@ fn migration_makes_banks_rest() {
 fn interleaved_banks_rest_in_pairs() {
     let ops = work(3);
     let config = four_gib(AllocatorName::AdaptivePacked, true);
-    let pairs = looks(GreenConfig { interleaved: true, ..config }, &ops);
+    let pairs = looks(GreenConfig { interleaving: Interleaved::TwoWay, ..config }, &ops);
     assert_eq!(pairs[0].banks * 2, looks(config, &ops)[0].banks);
     assert!(pairs.iter().all(|look| look.resting_frames == look.resting_banks * (2 << 16)));
+}
+
+/// Groups of sub-arrays are 64ths of memory, and as pairs of banks of half their size: studies
+/// take the one's run for the other's.
+#[test]
+fn groups_of_sub_arrays_rest_like_pairs_of_banks() {
+    let ops = work(5);
+    let config = four_gib(AllocatorName::AdaptivePacked, true);
+    let groups = looks(GreenConfig { interleaving: Interleaved::All, ..config }, &ops);
+    let bank_frames = (1 << 20) / 64 / 2;
+    let pairs = GreenConfig { interleaving: Interleaved::TwoWay, bank_frames, ..config };
+    assert_eq!(groups, looks(pairs, &ops));
+    assert!(groups.iter().all(|look| look.resting_frames == look.resting_banks << 14));
+    assert!(groups.iter().any(|look| look.resting_banks > 0));
+}
+
+/// With hysteresis, and a daemon for each zone, nothing is lost.
+#[test]
+fn hysteresis_loses_nothing() {
+    let ops = work(6);
+    let eager = four_gib(AllocatorName::AdaptivePacked, true);
+    let daemon = DaemonConfig { settle_ms: 10_000, ..DaemonConfig::DEFAULT };
+    let ends = [eager, GreenConfig { daemon: Some(daemon), ..eager }]
+        .map(|config| *looks(config, &ops).last().unwrap());
+    assert_eq!(ends[0].free_frames, ends[1].free_frames, "the same requests");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::MemoryMap;
 use swath_frame::testing::zones::conform;
 use swath_frame::zone::bank::{
-    ArrayPlacement, BankBuddy, BankLayout, BankPreference, ListPlacement, Placement, PoolPlacement,
-    PoolPolicy,
+    ArrayPlacement, BankBuddy, BankLayout, BankPreference, BoundaryPlacement, ListPlacement,
+    Placement, PoolPlacement, PoolPolicy,
 };
 
 use super::memory::{GARBAGE, STEPS_MAX, areas, extent, with_map};
@@ -24,12 +24,13 @@ pub fn run(bytes: &[u8]) {
     let top = Order::known(random.below(u64::from(bank.k()) + 1) as u8);
     let Ok(banks) = BankLayout::new(Pfn::new(0), bank.frames(), top) else { return };
     let preferences = [Recent, Outermost, Fullest];
-    let rule = random.below(4);
+    let rule = random.below(5);
     let policy =
         PoolPolicy { kernel: preferences[random.index(3)], user: preferences[random.index(3)] };
     with_map(&areas, |map| match rule {
         0 => drive(&map, span, banks, top, ArrayPlacement, random),
         1 => drive(&map, span, banks, top, ListPlacement::new(random.one_in(2)), random),
+        4 => drive(&map, span, banks, top, BoundaryPlacement::new(random.below(300)), random),
         _ => drive(&map, span, banks, top, PoolPlacement::new(policy), random),
     });
 }

@@ -118,6 +118,11 @@ impl MovableBanks for Banks<'_> {
         others.map(|other| BANK - world.used(other)).sum()
     }
 
+    fn used_frames(&self) -> u64 {
+        let world = self.0.borrow();
+        (0..BANKS).map(|bank| world.used(bank)).sum()
+    }
+
     fn isolate(&mut self, bank: usize) -> bool {
         !std::mem::replace(&mut self.0.borrow_mut().isolated[bank], true)
     }
@@ -211,8 +216,13 @@ struct Bench<'m> {
     random: Random,
 }
 
-const EAGER: MigrationConfig =
-    MigrationConfig { interval_ns: 3, retry_ns: 20, occupied_permille_max: 950, reserve_frames: 0 };
+const EAGER: MigrationConfig = MigrationConfig {
+    interval_ns: 3,
+    retry_ns: 20,
+    occupied_permille_max: 950,
+    reserve_frames: 0,
+    settle_ns: 9,
+};
 
 /// Draws a format, and lets programs work while the daemon empties banks.
 pub fn run(bytes: &[u8]) {

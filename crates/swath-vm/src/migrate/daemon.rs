@@ -27,6 +27,12 @@
 //! [`reserve_frames`](MigrationConfig::reserve_frames) besides, or its frames would only
 //! open another bank.
 //!
+//! **Hysteresis.** Memory whose use goes up and down within seconds would open a bank
+//! with each rise and have it emptied after each fall. So the daemon remembers the most
+//! frames in use within the last [`settle_ns`](MigrationConfig::settle_ns), and the rest of the
+//! pool must have room for the rise back to that, too. It is counted from one step to the next, in
+//! [`PEAKS`] parts of that time, of which the oldest is forgotten as a whole.
+//!
 //! **Blocks move whole** while there is a target for them, so that a superpage
 //! stays one. Where there is none, the owner is asked to split the block, and
 //! its parts move.
@@ -66,6 +72,10 @@ pub trait MovableBanks {
     /// Counts the free frames in the pool's banks other than `bank`: room for what is
     /// moved out of it.
     fn room_frames(&self, bank: usize) -> u64;
+
+    /// Counts the frames in use whose number goes up when banks are opened: what the daemon's
+    /// hysteresis remembers the most of. Asked at each step if there is any.
+    fn used_frames(&self) -> u64;
 
     /// Isolates the bank: its free frames are no longer handed out, nor are those
     /// freed from now on. Returns true if that could be done.
@@ -139,16 +149,19 @@ pub struct MigrationConfig {
     pub occupied_permille_max: u32,
     /// Free frames that must remain in the pool when all has moved.
     pub reserve_frames: u64,
+    /// Nanoseconds for which the most frames in use are remembered; 0 for no hysteresis.
+    pub settle_ns: u64,
 }
 
 impl MigrationConfig {
     /// A pass a second; a bank may be up to 90% full, as an average of 40% of a
-    /// bank's frames moves in the paper (Fig. 9c); 16 MiB remain free.
+    /// bank's frames moves in the paper (Fig. 9c); 16 MiB remain free; no hysteresis.
     pub const DEFAULT: Self = Self {
         interval_ns: 1_000_000_000,
         retry_ns: 30_000_000_000,
         occupied_permille_max: 900,
         reserve_frames: 4096,
+        settle_ns: 0,
     };
 }
 
@@ -235,6 +248,47 @@ enum State {
 /// over first are forgotten.
 pub const AVOIDED_MAX: usize = 8;
 
+/// The parts of [`settle_ns`](MigrationConfig::settle_ns) of which each has its own maximum.
+pub const PEAKS: usize = 8;
+
+/// The most frames in use over a time that goes along.
+///
+/// Invariant: `most[nth % PEAKS]` is the most that was noted in part `nth` of time, for the
+/// [`PEAKS`] parts up to `part`; 0 where nothing was.
+#[derive(Clone, Copy, Debug)]
+struct Peaks {
+    part_ns: u64,
+    part: u64,
+    most: [u64; PEAKS],
+}
+
+impl Peaks {
+    const fn new(settle_ns: u64) -> Self {
+        Self { part_ns: settle_ns.div_ceil(PEAKS as u64), part: 0, most: [0; PEAKS] }
+    }
+
+    /// Returns true if anything is to be noted.
+    const fn remembers(&self) -> bool {
+        self.part_ns > 0
+    }
+
+    /// Notes the frames in use at a time. Time that runs backwards counts as the part before.
+    fn note(&mut self, now_ns: u64, used_frames: u64) {
+        let part = (now_ns / self.part_ns).max(self.part);
+        for forgotten in (self.part..part).take(PEAKS) {
+            self.most[((forgotten + 1) % PEAKS as u64) as usize] = 0;
+        }
+        self.part = part;
+        let most = &mut self.most[(part % PEAKS as u64) as usize];
+        *most = used_frames.max(*most);
+    }
+
+    /// The most of the time that is remembered.
+    fn most(&self) -> u64 {
+        self.most.iter().copied().fold(0, u64::max)
+    }
+}
+
 /// The outcome for one block.
 enum Moved {
     /// It is elsewhere.
@@ -255,6 +309,7 @@ pub struct Daemon {
     state: State,
     /// Banks that failed, and until when each is left alone.
     avoided: [(usize, u64); AVOIDED_MAX],
+    peaks: Peaks,
     statistics: MigrationStatistics,
 }
 
@@ -265,6 +320,7 @@ impl Daemon {
             config,
             state: State::Waiting { until_ns: 0 },
             avoided: [(0, 0); AVOIDED_MAX],
+            peaks: Peaks::new(config.settle_ns),
             statistics: MigrationStatistics {
                 scans: 0,
                 emptied_banks: 0,
@@ -332,6 +388,9 @@ impl Daemon {
         banks: &mut B,
         owners: &mut O,
     ) -> MigrationStep {
+        if self.peaks.remembers() {
+            self.peaks.note(now_ns, banks.used_frames());
+        }
         if let State::Waiting { until_ns } = self.state {
             if now_ns < until_ns {
                 return MigrationStep::Wait { until_ns };
@@ -392,7 +451,11 @@ impl Daemon {
         })?;
         let BankCandidate { bank, frames, occupied_frames } = candidate;
         let limit = u128::from(frames.count) * u128::from(self.config.occupied_permille_max);
-        let needed = occupied_frames.saturating_add(self.config.reserve_frames);
+        let mut needed = occupied_frames.saturating_add(self.config.reserve_frames);
+        if self.peaks.remembers() {
+            let fallen = self.peaks.most().saturating_sub(banks.used_frames());
+            needed = needed.saturating_add(fallen);
+        }
         let worth =
             u128::from(occupied_frames) * 1000 <= limit && banks.room_frames(bank) >= needed;
         (worth && banks.isolate(bank)).then_some(candidate)
@@ -468,4 +531,35 @@ fn move_block<B: MovableBanks, O: Owners>(
 /// Returns the frame after a block.
 fn after(start: Pfn, order: Order) -> Pfn {
     start + order.frames()
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Beside a list of all that was noted, at times that stand still, go on and jump.
+    #[test]
+    fn peaks_are_the_most_of_the_parts_remembered() {
+        for (settle_ns, seed) in [(1, 1_u64), (8, 2), (9, 3), (100, 4), (12_345, 5)] {
+            let (mut peaks, mut noted) = (Peaks::new(settle_ns), Vec::new());
+            let (mut now_ns, mut random) = (0, seed);
+            for _ in 0..2000 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
+                now_ns += match random >> 60 {
+                    0..4 => 0,
+                    4..15 => (random >> 32) % settle_ns.div_ceil(3),
+                    _ => (random >> 32) % (3 * settle_ns),
+                };
+                let used = random >> 40 & 0xff;
+                peaks.note(now_ns, used);
+                let part = now_ns / settle_ns.div_ceil(PEAKS as u64);
+                noted.push((part, used));
+                let of = |&(then, used): &(u64, u64)| (then + PEAKS as u64 > part).then_some(used);
+                assert_eq!(Some(peaks.most()), noted.iter().filter_map(of).max(), "seed {seed}");
+            }
+        }
+    }
 }

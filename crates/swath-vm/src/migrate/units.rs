@@ -8,10 +8,10 @@
 //!
 //! | | [`NodeBanks`] | [`HotplugUnits`] |
 //! |---|---|---|
-//! | for | a daemon of each node, in the background | hotplug by migration, on demand |
-//! | unit | a bank of the node | a section or a bank of the machine |
+//! | for | a daemon of each node or zone, in the background | hotplug by migration, on demand |
+//! | unit | a bank of the node or zone | a section or a bank of the machine |
 //! | candidates | the emptiest bank that the allocator lets go | what somebody names |
-//! | targets | what the allocator chooses in the node ([`Emptying`]) | as any movable request |
+//! | targets | what the allocator chooses there ([`Emptying`]) | as any movable request |
 //! | an empty unit | rests, or is offline, as the allocator has it | is offline until somebody onlines it |
 //!
 //! [`offline`](HotplugUnits::offline) takes away a unit or says what stands in its way.
@@ -26,7 +26,9 @@ use core::cell::RefCell;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankPool, ListBuddy, PoolPolicy};
+use swath_frame::zone::bank::{
+    AdaptiveBuddy, ArrayBuddy, BankBuddy, BankPool, BoundaryBuddy, ListBuddy, Placement, PoolPolicy,
+};
 use swath_frame::zone::linux::Observe;
 use swath_frame::{
     BlockRequest, Hardening, HotplugError, Isolation, LinuxZone, Machine, MemoryUnit, Mobility,
@@ -79,6 +81,17 @@ impl<A: DerefMut<Target = [u64]>, O: Observe, H: Hardening> Emptying for LinuxZo
 impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for ArrayBuddy<A, H> {}
 impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for ListBuddy<A, H> {}
 
+impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for BoundaryBuddy<A, H> {
+    /// Returns true for the banks of the movable region but for the one at the boundary: the
+    /// unmovable region grows into it, and would pass it by were it offline.
+    fn may_be_emptied(&self, frame: Pfn) -> bool {
+        let bank = self.bank_of(frame);
+        let below = bank.and_then(|bank| bank.checked_sub(1)).and_then(|bank| self.bank(bank));
+        let is_next = below.is_none_or(|below| below.pool != Some(BankPool::User));
+        pool(self, frame) == Some(BankPool::User) && !is_next
+    }
+}
+
 impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for AdaptiveBuddy<A, H> {
     const RESTS: bool = true;
 
@@ -108,9 +121,10 @@ impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for AdaptiveBuddy<A, H>
 }
 
 /// Returns the pool of the bank around a frame.
-fn pool<A, H>(zone: &AdaptiveBuddy<A, H>, frame: Pfn) -> Option<BankPool>
+fn pool<A, P, H>(zone: &BankBuddy<A, P, H>, frame: Pfn) -> Option<BankPool>
 where
     A: DerefMut<Target = [u64]>,
+    P: Placement,
     H: Hardening,
 {
     zone.bank_of(frame).and_then(|bank| zone.bank(bank)).and_then(|bank| bank.pool)
@@ -132,12 +146,18 @@ where
     }
 }
 
-/// The banks of a node, whose zones are emptied as one. Banks that cross zones
+/// The banks of a node, whose zones are emptied as one, or of one zone. Banks that cross zones
 /// or have holes stay as they are.
+///
+/// What a zone of its own is worth: requests go to a node's highest zone as long as a bank of it
+/// can be opened, whatever room a lower zone has. Emptied as one, the highest zone's banks
+/// are opened again by the next requests, and hysteresis cannot see it.
 #[derive(Debug)]
 pub struct NodeBanks<'m, Zs, Ls, W> {
     machine: &'m RefCell<Machine<Zs, Ls, W>>,
     node: usize,
+    /// The only zone, if there is one.
+    zone: Option<usize>,
     cpu: usize,
 }
 
@@ -154,7 +174,24 @@ where
         let borrowed = machine.borrow();
         let is_there = node < borrowed.layout().nodes() && cpu < borrowed.cpus();
         drop(borrowed);
-        is_there.then_some(Self { machine, node, cpu })
+        is_there.then_some(Self { machine, node, zone: None, cpu })
+    }
+
+    /// Makes the banks of a zone alone, as [`new`](Self::new) does of a node.
+    pub fn of_zone(
+        machine: &'m RefCell<Machine<Zs, Ls, W>>,
+        zone: usize,
+        cpu: usize,
+    ) -> Option<Self> {
+        let node = machine.borrow().layout().zones().get(zone)?.node;
+        Some(Self { zone: Some(zone), ..Self::new(machine, node, cpu)? })
+    }
+
+    /// Returns true if a zone is one of these.
+    fn has(&self, machine: &Machine<Zs, Ls, W>, zone: usize) -> bool {
+        let place = machine.layout().zones().get(zone);
+        place.is_some_and(|place| place.node == self.node)
+            && self.zone.is_none_or(|only| only == zone)
     }
 
     /// Returns true if a bank of the machine is wholly free and rests or is offline, so
@@ -174,13 +211,13 @@ where
     }
 
     /// Returns a bank that may be emptied now.
-    fn look_at(machine: &Machine<Zs, Ls, W>, node: usize, bank: usize) -> Option<BankCandidate> {
+    fn look_at(&self, machine: &Machine<Zs, Ls, W>, bank: usize) -> Option<BankCandidate> {
         let layout = machine.layout();
         let frames = layout.bank(bank)?;
         let zone = layout.zone_of(frames.start)?;
         let state = machine.bank_state(bank)?;
         let allocator = machine.zones().get(zone)?;
-        let may = layout.zones().get(zone)?.node == node
+        let may = self.has(machine, zone)
             && state.present == frames.count
             && !state.crosses_zones
             && state.isolation == Isolation::None
@@ -208,18 +245,27 @@ where
         let machine = self.machine.borrow();
         (0..machine.layout().banks())
             .filter(|&bank| !avoided(bank))
-            .filter_map(|bank| Self::look_at(&machine, self.node, bank))
+            .filter_map(|bank| self.look_at(&machine, bank))
             .min_by_key(|candidate| candidate.occupied_frames)
     }
 
     fn room_frames(&self, bank: usize) -> u64 {
         let machine = self.machine.borrow();
-        let zones = machine.layout().zones().iter().zip(machine.zones());
-        let own_zones = zones.filter(|(place, _)| place.node == self.node);
+        let zones = machine.zones().iter().enumerate();
+        let own_zones = zones.filter(|&(zone, _)| self.has(&machine, zone));
         let room: u64 = own_zones.map(|(_, zone)| zone.target_frames()).sum();
         // What is free in the bank itself is among them.
         let own = machine.bank_state(bank).map_or(0, |state| state.free);
         room.saturating_sub(own)
+    }
+
+    fn used_frames(&self) -> u64 {
+        let machine = self.machine.borrow();
+        let banks = (0..machine.layout().banks()).filter_map(|bank| {
+            let zone = machine.layout().zone_of(machine.layout().bank(bank)?.start)?;
+            machine.bank_state(bank).filter(|_| self.has(&machine, zone))
+        });
+        banks.map(|state| state.movable + state.unmovable).sum()
     }
 
     fn isolate(&mut self, bank: usize) -> bool {
@@ -238,7 +284,7 @@ where
     fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
         let mut machine = self.machine.borrow_mut();
         (0..machine.zones().len()).rev().find_map(|zone| {
-            let is_own = machine.layout().zones()[zone].node == self.node;
+            let is_own = self.has(&machine, zone);
             let mut take = || {
                 machine
                     .allocate_with(zone, order, Mobility::Movable, |own| own.allocate_target(order))
@@ -421,6 +467,11 @@ where
         let state = machine.unit_state((self.of)(bank));
         let counted = state.filter(|state| state.isolation == Isolation::None);
         machine.free_frames().saturating_sub(counted.map_or(0, |state| state.free))
+    }
+
+    /// None: no bank is a candidate.
+    fn used_frames(&self) -> u64 {
+        0
     }
 
     fn isolate(&mut self, bank: usize) -> bool {

@@ -2,7 +2,7 @@
 //! and Adaptive-Buddy of the green memory manager (Panwar and Gopinath,
 //! section IV).
 //!
-//! All three keep each bank's free memory apart, so that a bank that is wholly
+//! All of them keep each bank's free memory apart, so that a bank that is wholly
 //! free can rest, and unmovable memory away from movable, so that banks can be
 //! emptied. They differ only in **which bank serves a request**, and that is
 //! the whole of a [`Placement`]:
@@ -11,6 +11,7 @@
 //!  Array   kernel --> [ 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 ] <-- user       scan
 //!  List    LIST_KERNEL 0 > 3      LIST_USER 6 > 5 > 7    LIST_FREE ... scan
 //!  Pools   POOL_KERNEL {0 3}      POOL_USER {5 6 7}      POOL_OFFLINE {1 2 4}
+//!  Regions unmovable --> [ 0 | 1 | 2 ] boundary [ 3 | 4 | 5 | 6 | 7 ] <-- movable
 //! ```
 //!
 //! In the paper, Adaptive-Buddy merges the banks of a pool into one set of free
@@ -83,6 +84,7 @@ use crate::hardening::{Checked, Hardening, Latch, Trusting, WordFault};
 use crate::map::MemoryMap;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
 use crate::zone::bank::blocks::BankBlocks;
+use crate::zone::bank::boundary::BoundaryPlacement;
 use crate::zone::bank::open::{Open, Released};
 use crate::zone::bank::placement::{Pick, Placement};
 use crate::zone::bank::pools::PoolPlacement;
@@ -97,6 +99,9 @@ pub type ListBuddy<W, H = Trusting> = BankBuddy<W, ListPlacement, H>;
 
 /// Adaptive-Buddy (section IV-D).
 pub type AdaptiveBuddy<W, H = Trusting> = BankBuddy<W, PoolPlacement, H>;
+
+/// Contiguitas' two regions.
+pub type BoundaryBuddy<W, H = Trusting> = BankBuddy<W, BoundaryPlacement, H>;
 
 /// A zone's free memory, bank by bank.
 ///

@@ -3,10 +3,12 @@
 //! Each bank of DRAM is a buddy system of its own, so that a bank which is
 //! wholly free can rest. [`BankBuddy`] is all of them: its [`Placement`] alone
 //! says which bank serves a request, [`ArrayPlacement`] and [`ListPlacement`]
-//! by a scan, [`PoolPlacement`] (Adaptive-Buddy) by pools of banks.
+//! by a scan, [`PoolPlacement`] (Adaptive-Buddy) by pools of banks, [`BoundaryPlacement`] by two
+//! regions as Contiguitas has them.
 
 pub(crate) mod adaptive;
 pub(crate) mod blocks;
+pub mod boundary;
 pub mod buddy;
 pub(crate) mod frames;
 pub(crate) mod open;
@@ -19,7 +21,8 @@ pub mod scan;
 pub(crate) mod single;
 pub(crate) mod walk;
 
-pub use buddy::{AdaptiveBuddy, ArrayBuddy, BankBuddy, ListBuddy};
+pub use boundary::BoundaryPlacement;
+pub use buddy::{AdaptiveBuddy, ArrayBuddy, BankBuddy, BoundaryBuddy, ListBuddy};
 pub use placement::Placement;
 pub use pools::{BankPreference, PoolMoves, PoolPlacement, PoolPolicy};
 pub use ranges::{

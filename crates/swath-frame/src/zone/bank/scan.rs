@@ -78,7 +78,7 @@ impl Placement for ArrayPlacement {
 }
 
 /// Closes the open words, so that the banks' records say all.
-fn close_all<S: Keep + ?Sized>(b: &mut BankBlocks, s: &mut S) {
+pub(crate) fn close_all<S: Keep + ?Sized>(b: &mut BankBlocks, s: &mut S) {
     for slot in 0..2 {
         b.close(s, slot);
     }

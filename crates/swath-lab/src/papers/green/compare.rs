@@ -2,9 +2,9 @@
 //! their course over time, and what the studies say of both alike.
 
 use crate::papers::green::machine::allocator::AllocatorName;
-use crate::papers::green::machine::config::MachineName;
+use crate::papers::green::machine::config::{Interleaved, MachineName};
 use crate::papers::green::machine::view::Look;
-use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
+use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB, ways};
 use crate::papers::green::track::{LOOK_BYTES, LOOKS_A_MINUTE, Track, Trial, machine_bytes, track};
 use crate::study::claim::Conditions;
 use crate::study::grid::{Grid, Metrics, Missing, Selection, Value, View};
@@ -119,13 +119,9 @@ fn plan_seeds(repeats: u64) -> usize {
 
 /// The coordinates of a load, without the design's.
 pub(crate) fn place_of(load: &LoadRun) -> Vec<Value> {
-    let LoadRun { machine, load, interleaved, bank_mib, .. } = load;
+    let LoadRun { machine, load, interleaving, bank_mib, .. } = load;
     let bank = bank_mib.get().into();
-    vec![machine.title().into(), load.title().into(), ways(*interleaved).into(), bank]
-}
-
-const fn ways(interleaved: bool) -> &'static str {
-    if interleaved { "2-way" } else { "none" }
+    vec![machine.title().into(), load.title().into(), interleaving.title().into(), bank]
 }
 
 /// A cell for each of the moments at which the line of a design has a point.
@@ -221,18 +217,17 @@ pub(crate) fn under<'v>(view: &'v View<'_>, load: &LoadRun) -> Selection<'v> {
 pub(crate) struct Stated {
     pub(crate) machine: MachineName,
     pub(crate) load: LoadName,
-    pub(crate) interleaved: bool,
+    pub(crate) interleaving: Interleaved,
 }
 
 impl Stated {
     pub(crate) const fn new(machine: MachineName, load: LoadName) -> Self {
-        Self { machine, load, interleaved: false }
+        Self { machine, load, interleaving: Interleaved::None }
     }
 
     /// Its name, as in figures.
     pub(crate) fn title(self) -> String {
-        let ways = if self.interleaved { ", 2-way" } else { "" };
-        format!("{}, {}{ways}", self.machine.title(), self.load.title())
+        format!("{}, {}{}", self.machine.title(), self.load.title(), ways(self.interleaving))
     }
 
     /// Its cells: each axis must have the value that the paper states.
@@ -240,7 +235,7 @@ impl Stated {
         view.select()
             .is(MACHINE, self.machine.title())
             .is(LOAD, self.load.title())
-            .is(INTERLEAVING, ways(self.interleaved))
+            .is(INTERLEAVING, self.interleaving.title())
             .is(BANK, PAPER_BANK_MIB)
     }
 
@@ -249,7 +244,8 @@ impl Stated {
     pub(crate) fn conditions(self, plan: &GreenPlan, quick: bool) -> Conditions {
         let runs = plan.runs(quick);
         let mut own = runs.iter().filter(|run| {
-            (run.machine, run.load, run.interleaved) == (self.machine, self.load, self.interleaved)
+            (run.machine, run.load, run.interleaving)
+                == (self.machine, self.load, self.interleaving)
                 && run.bank_mib.get() == PAPER_BANK_MIB
         });
         let short = own.find(|run| run.minutes(quick) < COURSE_MINUTES);
@@ -324,7 +320,7 @@ impl Compared {
             let at = vec![
                 stated.machine.title().into(),
                 stated.load.title().into(),
-                ways(stated.interleaved).into(),
+                stated.interleaving.title().into(),
                 PAPER_BANK_MIB.into(),
                 design.title().into(),
             ];

@@ -5,7 +5,7 @@ use crate::papers::green::compare::{Compared, Stated, compare, needs, notes, not
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::machine::view::Look;
-use crate::papers::green::power::FITTED;
+use crate::papers::green::power::{FITTED, FITTED_STEADY};
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
 use crate::papers::green::track::{Track, gib};
 use crate::study::claim::Statement;
@@ -44,7 +44,9 @@ impl Study for Migration {
     }
 
     fn show(plan: &GreenPlan, run: &Run<'_>, found: &Compared) -> Shown {
-        let drawn = |load| [over_time(found, load), each_bank(plan, found, load)];
+        let drawn = |load| {
+            [release(plan, found, load), over_time(found, load), each_bank(plan, found, load)]
+        };
         let figures = found.loads.iter().flat_map(drawn).collect();
         let findings = found.loads.iter().map(|load| finding(found, load));
         let mut notes = notes(plan, run);
@@ -52,11 +54,13 @@ impl Study for Migration {
         notes.push(format!(
             "The daemon of each node looks for a bank every {} ms, of which at most {}% is in use, \
              moves up to {} frames each 100 ms (twice as many where banks are interleaved), and \
-             leaves {} frames free.",
+             leaves {} frames free; with hysteresis, also room for the rise back to the most \
+             frames that were in use in the last {} ms.",
             daemon.interval_ms,
             daemon.occupied_permille_max.get() / 10,
             daemon.budget_frames,
-            daemon.reserve_frames
+            daemon.reserve_frames,
+            daemon.settle_ms,
         ));
         notes.push(
             "The paper says what its daemon moved for its load. Adaptive-Buddy is judged by that \
@@ -69,16 +73,53 @@ impl Study for Migration {
     }
 }
 
+/// The paper's design.
+const ADAPTIVE: Design = Design::migrating(AllocatorName::Adaptive);
+
+/// The designs beyond it.
+const PACKED: Design = Design::migrating(AllocatorName::AdaptivePacked);
+const STEADY: Design = Design::steady(AllocatorName::AdaptivePacked);
+
 /// The designs of this form that migrate.
 fn migrating(found: &Compared) -> impl Iterator<Item = Design> {
-    found.designs.iter().copied().filter(|design| design.migrate)
+    found.designs.iter().copied().filter(|design| design.migrates())
+}
+
+/// Seconds before and after the moment of [`release`].
+const AROUND_S: u64 = 120;
+
+/// The banks around the moment at which the paper's design had the most of them nearly free, with
+/// the first of the seeds: what a release of much memory leaves, and how it is taken away.
+fn release(plan: &GreenPlan, found: &Compared, load: &LoadRun) -> Drawn {
+    let id = format!("Fig. 9a, {}", load.title());
+    let title = "Banks after much memory was released at once";
+    let figure = Figure::new(&id, title, FigureKind::Lines, "seconds", "banks");
+    let mut series = Vec::new();
+    if let Some((design, track)) = found.first(load).find(|(design, _)| *design == ADAPTIVE) {
+        let most = |look: &&Look| (look.nearly_free_banks, u64::MAX - look.time_us);
+        let at_us = track.looks.iter().max_by_key(most).map_or(0, |look| look.time_us);
+        let near = |look: &&Look| look.time_us.abs_diff(at_us) <= AROUND_S * 1_000_000;
+        let looks: Vec<&Look> = track.looks.iter().filter(near).collect();
+        let lines: [(&str, &str, fn(&Look) -> u64); 2] = [
+            ("nearly_free_banks", "more than 90% free", |look| look.nearly_free_banks),
+            ("resting_banks", "at rest", |look| look.resting_banks),
+        ];
+        for (y, what, of) in lines {
+            let seconds = |look: &Look| (look.time_us as f64 - at_us as f64) / 1e6;
+            let points = looks.iter().map(|look| Point::at(seconds(look), of(look) as f64));
+            let title = format!("{}: {what}", design.title());
+            series.push(Series::new(&id, "time_s", y, &title, points));
+        }
+    }
+    let caption = format!("With the seed {} alone, from that moment on.", plan.about.seed);
+    Drawn { figure: figure.with_caption(&caption), series }
 }
 
 fn over_time(found: &Compared, load: &LoadRun) -> Drawn {
     let id = format!("Fig. 9b, {}", load.title());
     let title = "Memory moved, and memory of the banks emptied, summed up";
     let figure = Figure::new(&id, title, FigureKind::Lines, "minutes", "GiB");
-    let bank_gib = load.bank_mib.get() as f64 / 1024.0 * if load.interleaved { 2.0 } else { 1.0 };
+    let bank_gib = load.unit_bytes() as f64 / f64::from(1 << 30);
     let mut series = Vec::new();
     for design in migrating(found) {
         let title = design.title();
@@ -119,22 +160,29 @@ fn each_bank(plan: &GreenPlan, found: &Compared, load: &LoadRun) -> Drawn {
         let points = banks.map(|(nth, &moved)| Point::at(nth as f64, share(moved)));
         Series::new(&id, "bank", "moved_share", &design.title(), points)
     };
-    let series = found.first(load).filter(|(design, _)| design.migrate).map(row).collect();
+    let series = found.first(load).filter(|(design, _)| design.migrates()).map(row).collect();
     let caption = format!("With the seed {} alone.", plan.about.seed);
     Drawn { figure: figure.with_y_range(0.0, 1.0).with_caption(&caption), series }
 }
 
 fn finding(found: &Compared, load: &LoadRun) -> String {
-    let metrics =
-        ["moved_gib", "emptied_banks", "moved_share", "resting_mean", "nearly_empty_share"];
+    let metrics = [
+        "moved_gib",
+        "emptied_banks",
+        "moved_share",
+        "resting_mean",
+        "nearly_empty_share",
+        "opened_banks",
+    ];
     let designs = found.sentence(load, &metrics, |title, values| {
         format!(
             "{title} moved {:.1} GiB to empty {:.0} banks ({:.0}% of a bank each; {:.0}% of the \
-             banks held less than a tenth); {:.0}% of memory rests on average",
+             banks held less than a tenth), {:.0} were opened; {:.0}% of memory rests on average",
             values[0],
             values[1],
             100.0 * values[2],
             100.0 * values[4],
+            values[5],
             100.0 * values[3],
         )
     });
@@ -145,9 +193,9 @@ fn finding(found: &Compared, load: &LoadRun) -> String {
 /// 65,536 pages: within a tenth of a bank.
 fn claims(plan: &GreenPlan, run: &Run<'_>, stated: Stated) -> Vec<Statement<Compared>> {
     let conditions = stated.conditions(plan, run.quick);
-    let measured = |statement: Statement<Compared>, name, metric: &'static str| {
-        let design = Design::migrating(name);
-        let statement = statement.unit(Unit::Share).under(&conditions).fitted(FITTED);
+    let measured = |statement: Statement<Compared>, design: Design, metric: &'static str| {
+        let fitted = if design == STEADY { FITTED_STEADY } else { FITTED };
+        let statement = statement.unit(Unit::Share).under(&conditions).fitted(fitted);
         statement.measured(move |found: &Compared| {
             found.grid.evidence(|view| of_design(stated.cells(view), design, metric))
         })
@@ -155,20 +203,42 @@ fn claims(plan: &GreenPlan, run: &Run<'_>, stated: Stated) -> Vec<Statement<Comp
     let at = |figure: &str| format!("{figure} ({})", stated.title());
     let cause = "Most of the banks emptied held little: a short burst had opened them.";
     let says = "about 40% of a bank's pages are moved to offline it";
-    let title = Design::migrating(AllocatorName::Adaptive).title();
+    let title = ADAPTIVE.title();
     let own = Statement::within(&at("Fig. 9c"), &format!("{title}: {says}"), 0.4, 0.1);
-    let title = Design::migrating(AllocatorName::AdaptivePacked).title();
-    let beyond = format!("Beyond, {title}: no more than that; {says}");
-    let beyond = Statement::at_most(&at("Fig. 9c"), &beyond, 0.4, 0.0);
-    let title = Design::migrating(AllocatorName::Adaptive).title();
+    let beyond = |design: Design| {
+        let says = format!("Beyond, {}: no more than that; {says}", design.title());
+        measured(Statement::at_most(&at("Fig. 9c"), &says, 0.4, 0.0), design, "moved_share")
+    };
+    let quarter = format!("Beyond, {}: at most a quarter of the banks opened", STEADY.title());
+    let quarter = Statement::at_most(&at("Fig. 9b"), &quarter, 0.25, 0.0)
+        .under(&conditions)
+        .unit(Unit::Share)
+        .fitted(FITTED_STEADY)
+        .measured(move |found: &Compared| {
+            found.grid.evidence(|view| {
+                let opened = |design| of_design(stated.cells(view), design, "opened_banks");
+                Ok(opened(STEADY)? / opened(PACKED)?)
+            })
+        });
+    let says = format!("{title}: at some moment at least 5 banks are more than 90% free");
+    let released = Statement::at_least(&at("Fig. 9a"), &says, 5.0, 0.0)
+        .under(&conditions)
+        .fitted(FITTED)
+        .measured(move |found: &Compared| {
+            let metric = "nearly_free_banks_most";
+            found.grid.evidence(|view| of_design(stated.cells(view), ADAPTIVE, metric))
+        });
     let says = format!("{title}: 12 GiB moved for 28 GiB offlined");
     let sums = Statement::within(&at("Fig. 9b"), &says, 12.0 / 28.0, 0.1).identity(&format!(
         "The sum over all banks of {PAPER_BANK_MIB} MiB of Fig. 9c, which has the verdict; it \
          could differ from it by the frames that were moved in vain alone."
     ));
     vec![
-        measured(own.cause(cause), AllocatorName::Adaptive, "moved_share"),
-        measured(sums, AllocatorName::Adaptive, "moved_in_all_share"),
-        measured(beyond.cause(cause), AllocatorName::AdaptivePacked, "moved_share"),
+        measured(own.cause(cause), ADAPTIVE, "moved_share"),
+        measured(sums, ADAPTIVE, "moved_in_all_share"),
+        beyond(PACKED),
+        beyond(STEADY),
+        quarter,
+        released,
     ]
 }

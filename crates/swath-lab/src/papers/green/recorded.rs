@@ -55,8 +55,7 @@ fn check(plan: &RecordedPlan) -> Result<(), Refused> {
     for minutes in [plan.load.minutes.full.get(), plan.load.minutes.quick.get()] {
         require(minutes >= 3, "load.minutes", || format!("{minutes} is less than 3"))?;
     }
-    let mib = plan.load.bank_mib.get();
-    require(mib.is_power_of_two(), "load.bank_mib", || format!("{mib} is not a power of two"))
+    plan.load.check("load")
 }
 
 /// The measurements.

@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::papers::green::machine::allocator::AllocatorName;
-use crate::papers::green::machine::config::{DaemonConfig, MachineName};
+use crate::papers::green::machine::config::{
+    DaemonConfig, Interleaved, MachineName, SUB_ARRAY_GROUPS,
+};
 use crate::papers::green::pages::load::LoadKind;
 use crate::study::bounds::{Bounded, Distinct, Forms, Repeats};
 use crate::study::plan::{Head, Refused, require};
@@ -53,40 +55,70 @@ impl LoadName {
 pub struct Design {
     /// The allocator.
     pub allocator: AllocatorName,
-    /// True if banks are emptied by migration.
-    pub migrate: bool,
+    /// The way in which banks are emptied.
+    pub migration: Migration,
 }
 
-/// The end of a design's name in plans and figures.
-const MIGRATION: &str = " + migration";
+/// The ways in which banks are emptied by migration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Migration {
+    /// They are not.
+    None,
+    /// As soon as there is room for what they hold.
+    Eager,
+    /// With the daemon's hysteresis: as soon as there has been room for some time.
+    Hysteresis,
+}
+
+impl Migration {
+    const ALL: [Self; 3] = [Self::None, Self::Eager, Self::Hysteresis];
+
+    /// The end of a design's name in plans and figures.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Eager => " + migration",
+            Self::Hysteresis => " + migration with hysteresis",
+        }
+    }
+}
 
 impl Design {
     /// The allocator without migration.
     pub const fn plain(allocator: AllocatorName) -> Self {
-        Self { allocator, migrate: false }
+        Self { allocator, migration: Migration::None }
     }
 
-    /// The allocator with migration.
+    /// The allocator with migration, without hysteresis.
     pub const fn migrating(allocator: AllocatorName) -> Self {
-        Self { allocator, migrate: true }
+        Self { allocator, migration: Migration::Eager }
+    }
+
+    /// The allocator with migration and hysteresis.
+    pub const fn steady(allocator: AllocatorName) -> Self {
+        Self { allocator, migration: Migration::Hysteresis }
     }
 
     /// Every design.
     pub fn all() -> impl Iterator<Item = Self> {
-        AllocatorName::ALL.into_iter().flat_map(|name| [Self::plain(name), Self::migrating(name)])
+        let of = |allocator| Migration::ALL.map(|migration| Self { allocator, migration });
+        AllocatorName::ALL.into_iter().flat_map(of)
+    }
+
+    /// Returns true if banks are emptied by migration.
+    pub fn migrates(self) -> bool {
+        self.migration != Migration::None
     }
 
     /// Its name in figures.
     pub fn title(self) -> String {
-        let migration = if self.migrate { MIGRATION } else { "" };
-        format!("{}{migration}", self.allocator.title())
+        format!("{}{}", self.allocator.title(), self.migration.suffix())
     }
 }
 
 impl fmt::Display for Design {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let migration = if self.migrate { MIGRATION } else { "" };
-        write!(f, "{}{migration}", self.allocator.key())
+        write!(f, "{}{}", self.allocator.key(), self.migration.suffix())
     }
 }
 
@@ -140,10 +172,12 @@ pub struct LoadRun {
     pub machine: MachineName,
     /// The load.
     pub load: LoadName,
-    /// True if banks are interleaved two by two.
+    /// The banks that are interleaved.
     #[serde(default)]
-    pub interleaved: bool,
-    /// The size of a bank: a power of two.
+    pub interleaving: Interleaved,
+    /// The size of a bank: a power of two; the paper's where all are interleaved, whose groups of
+    /// sub-arrays have their own.
+
     #[serde(default = "bank_mib")]
     pub bank_mib: Bounded<8, 1024>,
     /// Simulated minutes, the first of them boot; 0 leaves the run out.
@@ -164,7 +198,7 @@ pub const PAPER_BANK_MIB: u64 = 256;
 impl LoadRun {
     /// Its name in figures.
     pub fn title(&self) -> String {
-        let ways = if self.interleaved { ", 2-way" } else { "" };
+        let ways = ways(self.interleaving);
         let banks = match self.bank_mib.get() {
             PAPER_BANK_MIB => String::new(),
             mib => format!(", banks of {mib} MiB"),
@@ -172,9 +206,43 @@ impl LoadRun {
         format!("{}, {}{ways}{banks}", self.machine.title(), self.load.title())
     }
 
+    /// Bytes of what is powered as one.
+    pub fn unit_bytes(&self) -> u64 {
+        let bank = self.bank_mib.get() << 20;
+        match self.interleaving {
+            Interleaved::None => bank,
+            Interleaved::TwoWay => 2 * bank,
+            Interleaved::All => (self.machine.load().frames << 12) / SUB_ARRAY_GROUPS,
+        }
+    }
+
+    /// Refuses banks that are no power of two, or a size of banks that makes no difference.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(&self, key: &str) -> Result<(), Refused> {
+        let mib = self.bank_mib.get();
+        require(mib.is_power_of_two(), &format!("{key}.bank_mib"), || {
+            format!("{mib} is not a power of two")
+        })?;
+        let is_used = self.interleaving != Interleaved::All || mib == PAPER_BANK_MIB;
+        require(is_used, &format!("{key}.bank_mib"), || {
+            format!("{mib} says nothing where all banks are interleaved")
+        })
+    }
+
     /// Simulated minutes of this form.
     pub fn minutes(&self, quick: bool) -> u64 {
         self.minutes.of(quick).get()
+    }
+}
+
+/// The end of a load's name in figures.
+pub(crate) const fn ways(interleaving: Interleaved) -> &'static str {
+    match interleaving {
+        Interleaved::None => "",
+        Interleaved::TwoWay => ", 2-way",
+        Interleaved::All => ", all interleaved",
     }
 }
 
@@ -190,20 +258,28 @@ pub struct DaemonPlan {
     pub occupied_permille_max: Bounded<0, 1000>,
     /// Free frames that must remain where frames are moved to.
     pub reserve_frames: Bounded<0, { 1 << 23 }>,
-    /// Frames moved in 100 ms; twice as many where two banks are interleaved.
+    /// Frames moved in 100 ms; twice as many where banks are interleaved.
     pub budget_frames: Bounded<1, { 1 << 24 }>,
+    /// Milliseconds for which designs with hysteresis remember the most frames in use.
+    pub settle_ms: Bounded<1, 3_600_000>,
 }
 
 impl DaemonPlan {
-    /// The daemon's settings.
-    pub const fn config(&self) -> DaemonConfig {
-        DaemonConfig {
+    /// The daemon's settings for a design, if it has one.
+    pub fn config(&self, migration: Migration) -> Option<DaemonConfig> {
+        let settle_ms = match migration {
+            Migration::None => return None,
+            Migration::Eager => 0,
+            Migration::Hysteresis => self.settle_ms.get(),
+        };
+        Some(DaemonConfig {
             interval_ms: self.interval_ms.get(),
             retry_ms: self.retry_ms.get(),
             occupied_permille_max: self.occupied_permille_max.small(),
             reserve_frames: self.reserve_frames.get(),
             budget_frames: self.budget_frames.get(),
-        }
+            settle_ms,
+        })
     }
 }
 
@@ -244,10 +320,7 @@ impl GreenPlan {
             })?;
         }
         for (nth, run) in self.runs.iter().enumerate() {
-            let mib = run.bank_mib.get();
-            require(mib.is_power_of_two(), &format!("runs.{nth}.bank_mib"), || {
-                format!("{mib} is not a power of two")
-            })?;
+            run.check(&format!("runs.{nth}"))?;
             for minutes in [run.minutes.full.get(), run.minutes.quick.get()] {
                 // The first minute is boot, and a line of looks needs several.
                 require(minutes == 0 || minutes >= 3, &format!("runs.{nth}.minutes"), || {
@@ -267,7 +340,7 @@ mod tests {
 
     #[test]
     fn designs_are_read_by_the_names_that_they_are_written_with() {
-        assert_eq!(Design::all().count(), 12);
+        assert_eq!(Design::all().count(), 3 * AllocatorName::ALL.len());
         for design in Design::all() {
             assert_eq!(design.to_string().parse(), Ok(design));
         }

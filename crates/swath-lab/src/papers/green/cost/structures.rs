@@ -119,11 +119,12 @@ fn statement<F>(design: AllocatorName, part: &str, paper: f64) -> Statement<F> {
             "the paper's node holds zone lists, statistics and zones that are not populated, which \
              are not counted here",
         ),
-        (_, Name::BankArray | Name::BankList) => Statement::at_most("Table II", &whole, paper, 0.0)
-            .identity(
+        (_, Name::BankArray | Name::BankList | Name::Contiguitas) => {
+            Statement::at_most("Table II", &whole, paper, 0.0).identity(
                 "the heads of each bank's lists are the paper's bytes; here they are among the \
                  words that each frame has, which are not counted",
-            ),
+            )
+        }
         (_, Name::Linux | Name::LinuxMovable) => {
             Statement::at_most("Table II", &lists, paper - OTHER_BYTES, 0.0)
                 .cause("The pageblocks' mobilities are counted here; Linux keeps them elsewhere.")

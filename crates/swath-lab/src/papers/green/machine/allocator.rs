@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order};
 use swath_frame::zone::bank::{
-    AdaptiveBuddy, ArrayBuddy, ArrayPlacement, BankBuddy, BankLayout, ListBuddy, ListPlacement,
-    Placement, PoolPlacement, PoolPolicy,
+    AdaptiveBuddy, ArrayBuddy, ArrayPlacement, BankBuddy, BankLayout, BoundaryBuddy,
+    BoundaryPlacement, ListBuddy, ListPlacement, Placement, PoolPlacement, PoolPolicy,
 };
 use swath_frame::zone::linux::{Fallback, Observe, PAGEBLOCK_ORDER};
 use swath_frame::{LinuxZone, MemoryMap, Mobility};
@@ -36,6 +36,8 @@ pub enum AllocatorName {
     BankArray,
     /// The list-based bank-buddy with its most recently used bank (section IV-B).
     BankList,
+    /// Contiguitas' two regions with a boundary that moves (Zhao et al., ISCA 2023), by banks.
+    Contiguitas,
     /// Adaptive-Buddy with the paper's pools (section IV-D).
     Adaptive,
     /// Adaptive-Buddy that serves from the fullest bank of a pool.
@@ -44,11 +46,12 @@ pub enum AllocatorName {
 
 impl AllocatorName {
     /// Every allocator.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Linux,
         Self::LinuxMovable,
         Self::BankArray,
         Self::BankList,
+        Self::Contiguitas,
         Self::Adaptive,
         Self::AdaptivePacked,
     ];
@@ -60,6 +63,7 @@ impl AllocatorName {
             Self::LinuxMovable => "linux-movable",
             Self::BankArray => "bank-array",
             Self::BankList => "bank-list",
+            Self::Contiguitas => "contiguitas",
             Self::Adaptive => "adaptive",
             Self::AdaptivePacked => "adaptive-packed",
         }
@@ -72,6 +76,7 @@ impl AllocatorName {
             Self::LinuxMovable => "Linux, ZONE_MOVABLE",
             Self::BankArray => "Bank-Array",
             Self::BankList => "Bank-List",
+            Self::Contiguitas => "Contiguitas",
             Self::Adaptive => "Adaptive-Buddy",
             Self::AdaptivePacked => "Adaptive-Buddy, packed",
         }
@@ -142,6 +147,11 @@ pub(crate) trait GreenZone: Emptying + Sized {
     /// allocator counts them.
     fn fallbacks(&self) -> Option<u64> {
         None
+    }
+
+    /// Banks that left POOL_OFFLINE, where there is one.
+    fn opened(&self) -> u64 {
+        0
     }
 
     /// Linux's fallbacks in detail.
@@ -226,6 +236,21 @@ impl GreenZone for ListBuddy<Vec<u64>> {
     }
 }
 
+/// The boundary goes back if that leaves a bank's frames free for what is unmovable.
+fn boundary(place: &ZonePlace<'_>) -> BoundaryPlacement {
+    BoundaryPlacement::new(place.banks.frames())
+}
+
+impl GreenZone for BoundaryBuddy<Vec<u64>> {
+    fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
+        bank_words(place, &boundary(place))
+    }
+
+    fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
+        bank_zone(place, boundary(place))
+    }
+}
+
 impl GreenZone for AdaptiveBuddy<Vec<u64>> {
     fn storage_words(place: &ZonePlace<'_>, name: AllocatorName) -> Result<usize, String> {
         bank_words(place, &pools(name))
@@ -238,5 +263,9 @@ impl GreenZone for AdaptiveBuddy<Vec<u64>> {
     fn fallbacks(&self) -> Option<u64> {
         let moves = self.moves();
         Some(moves.stolen + moves.borrowed)
+    }
+
+    fn opened(&self) -> u64 {
+        self.moves().opened_kernel + self.moves().opened_user
     }
 }

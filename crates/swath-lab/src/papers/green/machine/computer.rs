@@ -24,21 +24,20 @@
 use std::cell::RefCell;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::layout::{Interleaving, Layout, LayoutConfig, ZoneKind};
-use swath_frame::machine::{Isolation, MachineAllocateError, MachineConfig, MemoryUnit, UnitState};
-use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, ListBuddy};
+use swath_frame::layout::{Layout, ZoneKind};
+use swath_frame::machine::{Isolation, MachineAllocateError, MemoryUnit, UnitState};
+use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BoundaryBuddy, ListBuddy};
 use swath_frame::zone::linux::ORDER_MAX;
-use swath_frame::{BlockRequest, LinuxZone, Machine, MemoryMap, Mobility, PerCpuLists};
+use swath_frame::{BlockRequest, Mobility};
 use swath_hw::power::{BankEnergy, BankPower, PowerState, PowerTable};
 use swath_vm::migrate::daemon;
 use swath_vm::migrate::daemon::{Daemon, MigrationStep};
 use swath_vm::migrate::units::NodeBanks;
 
-use crate::papers::green::machine::allocator::{
-    AllocatorName, FallbackTally, GreenZone, ZonePlace,
-};
+use crate::papers::green::machine::allocator::{AllocatorName, FallbackTally, GreenZone};
 use crate::papers::green::machine::blocks::{Blocks, NodeOwners};
-use crate::papers::green::machine::config::{GreenConfig, GreenError};
+use crate::papers::green::machine::build::{Linux, Zones, build};
+use crate::papers::green::machine::config::{GreenConfig, GreenError, Interleaved};
 use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
 use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
 use crate::papers::green::pages::runs::{Clock, OpRun, Requests, Stretch};
@@ -75,7 +74,6 @@ pub fn drive(
     observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
 ) -> Result<(), GreenError> {
     use AllocatorName as Name;
-    type Linux = LinuxZone<Vec<u64>, FallbackTally>;
     match config.allocator {
         Name::Linux | Name::LinuxMovable => {
             GreenMachine::<Linux>::new(config)?.drive(requests, until_us, every_us, observe)
@@ -86,12 +84,12 @@ pub fn drive(
         Name::BankList => {
             GreenMachine::<ListBuddy<_>>::new(config)?.drive(requests, until_us, every_us, observe)
         }
+        Name::Contiguitas => GreenMachine::<BoundaryBuddy<_>>::new(config)?
+            .drive(requests, until_us, every_us, observe),
         Name::Adaptive | Name::AdaptivePacked => GreenMachine::<AdaptiveBuddy<_>>::new(config)?
             .drive(requests, until_us, every_us, observe),
     }
 }
-
-type Zones<Z> = Machine<Vec<Z>, Vec<PerCpuLists>, Vec<u64>>;
 
 /// The machine. Invariants: `blocks` and the machine agree on every frame in
 /// use; a bank that is `down` has no frame in use.
@@ -113,46 +111,22 @@ struct GreenMachine<Z> {
 
 impl<Z: GreenZone> GreenMachine<Z> {
     fn new(config: GreenConfig) -> Result<Self, GreenError> {
-        let allocator = config.allocator;
-        let error = |what: String| GreenError::Build { allocator, what };
-        let preset = config.machine.preset();
-        let mut areas = [Extent::default(); 8];
-        let map = MemoryMap::new(preset.ranges(), &mut areas).map_err(|e| error(e.to_string()))?;
-        let mut layout_config =
-            LayoutConfig { bank_frames: config.bank_frames, ..LayoutConfig::default() };
-        if config.interleaved {
-            layout_config.interleaving = Interleaving::TwoWay;
-        }
-        if allocator == AllocatorName::LinuxMovable {
-            let load = config.machine.load();
-            layout_config.movable_frames_per_node = load.frames / u64::from(load.nodes) / 2;
-        }
-        let layout = Layout::new(&map, preset.nodes(), layout_config);
-        let layout = layout.map_err(|e| error(e.to_string()))?;
-        let banks = BankLayout::new(Pfn::new(0), layout.bank_frames(), ORDER_MAX);
-        let banks = banks.map_err(|e| error(e.to_string()))?;
-        let zones: Result<Vec<Z>, String> = layout
-            .zones()
-            .iter()
-            .map(|zone| Z::build(&ZonePlace { map: &map, span: zone.span, banks }, allocator))
-            .collect();
-        let machine_config =
-            MachineConfig { cpus: config.cpus.into(), min_free_kib: None, per_cpu_lists: true };
-        let size = Zones::<Z>::size(&map, &layout, machine_config);
-        let (lists, words) = (vec![PerCpuLists::default(); size.lists], vec![0; size.words]);
+        let (machine, span) = build::<Z>(&config)?;
+        let layout = machine.layout().clone();
         let total_frames = layout.zones().iter().map(|zone| zone.present_frames).sum();
         let first = layout.bank(0).unwrap_or_default().start;
         // A bank that is all hole takes no power.
         let power = BankPower::new(first, layout.bank_frames(), layout.banks(), PowerTable::PAPER);
-        let (down, nodes) = (vec![false; layout.banks()], layout.nodes());
-        let zones = zones.map_err(error)?;
-        let machine = Machine::new(&map, layout.clone(), machine_config, zones, lists, words);
-        let machine = machine.map_err(|e| error(e.to_string()))?;
+        let down = vec![false; layout.banks()];
+        // Hysteresis needs each zone by itself; see `NodeBanks`.
+        let is_by_zone = config.daemon.is_some_and(|daemon| daemon.settle_ms > 0);
+        let count = if is_by_zone { layout.zones().len() } else { layout.nodes() };
         let daemon = config.daemon.map(|plan| {
             Daemon::new(daemon::MigrationConfig {
                 interval_ns: plan.interval_ms * 1_000_000,
                 retry_ns: plan.retry_ms * 1_000_000,
                 occupied_permille_max: plan.occupied_permille_max,
+                settle_ns: plan.settle_ms * 1_000_000,
                 // Hotplug brings a bank back when less than one is free, and
                 // should not have to at once.
                 reserve_frames: if Z::RESTS {
@@ -164,8 +138,8 @@ impl<Z: GreenZone> GreenMachine<Z> {
         });
         Ok(Self {
             config,
-            blocks: Blocks::new(map.span(), config.daemon.is_some()),
-            daemons: daemon.map_or_else(Vec::new, |daemon| vec![daemon; nodes]),
+            blocks: Blocks::new(span, config.daemon.is_some()),
+            daemons: daemon.map_or_else(Vec::new, |daemon| vec![daemon; count]),
             machine: RefCell::new(machine),
             layout,
             power,
@@ -477,7 +451,8 @@ impl<Z: GreenZone> GreenMachine<Z> {
         self.counts.woken += 1;
         let now_ns = self.clock.now_us() * 1000;
         let ready = self.power.set(now_ns, bank, PowerState::ActiveIdle, &mut |_| {});
-        ready.map(|_| ()).map_err(|error| self.fault(error))
+        self.counts.waited_ns += ready.map_err(|error| self.fault(error))?.saturating_sub(now_ns);
+        Ok(())
     }
 
     /// Brings a bank back that hotplug has taken offline. Returns true if there was one.
@@ -508,10 +483,13 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     fn tick(&mut self) -> Result<(), GreenError> {
         if let Some(plan) = self.config.daemon {
-            // Interleaved banks are read and written two at a time.
-            let ways = if self.config.interleaved { 2 } else { 1 };
-            for node in 0..self.daemons.len() {
-                self.step_daemon(node, plan.budget_frames * ways)?;
+            // Interleaved banks are read and written at the same time; two of them, as rows are compared.
+            let ways = if self.config.interleaving == Interleaved::None { 1 } else { 2 };
+            let mut budgets = vec![plan.budget_frames * ways; self.layout.nodes()];
+            for nth in 0..self.daemons.len() {
+                self.step_daemon(nth, plan.settle_ms > 0, &mut budgets)?;
+            }
+            for node in 0..self.layout.nodes() {
                 if !Z::RESTS && self.free_in(node) < self.layout.bank_frames() {
                     self.online_in(Some(node))?;
                 }
@@ -529,11 +507,24 @@ impl<Z: GreenZone> GreenMachine<Z> {
         zones.filter(|(place, _)| place.node == node).map(|(_, zone)| zone.free_frames()).sum()
     }
 
-    fn step_daemon(&mut self, node: usize, budget_frames: u64) -> Result<(), GreenError> {
+    /// Steps the nth daemon, of a zone or of a node, by what the node's budget has left.
+    fn step_daemon(
+        &mut self,
+        nth: usize,
+        is_of_zone: bool,
+        budgets: &mut [u64],
+    ) -> Result<(), GreenError> {
         let now_ns = self.clock.now_us() * 1000;
-        let Some(mut banks) = NodeBanks::new(&self.machine, node, 0) else { return Ok(()) };
+        let (banks, node) = match is_of_zone {
+            true => (NodeBanks::of_zone(&self.machine, nth, 0), self.layout.zones()[nth].node),
+            false => (NodeBanks::new(&self.machine, nth, 0), nth),
+        };
+        let Some(mut banks) = banks else { return Ok(()) };
         let mut owners = NodeOwners::new(&mut self.blocks);
-        let step = self.daemons[node].step(now_ns, budget_frames, &mut banks, &mut owners);
+        let (daemon, budget) = (&mut self.daemons[nth], &mut budgets[node]);
+        let moved = daemon.statistics().moved_frames;
+        let step = daemon.step(now_ns, *budget, &mut banks, &mut owners);
+        *budget = budget.saturating_sub(daemon.statistics().moved_frames - moved);
         for frame in owners.targets {
             self.wake(frame)?;
         }
@@ -593,6 +584,7 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
             unmovable_frames: 0,
             banks: 0,
             used_banks: 0,
+            nearly_free_banks: 0,
             resting_banks: 0,
             resting_frames: 0,
             sections: 0,
@@ -600,6 +592,7 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
             kernel_sections: 0,
             moved_frames: 0,
             emptied_banks: 0,
+            opened_banks: machine.zones().iter().map(Z::opened).sum::<u64>() + self.counts.onlined,
             fallbacks: machine.zones().iter().map(Z::fallbacks).sum(),
             counts: self.counts,
         };
@@ -607,7 +600,9 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
             look.banks += 1;
             look.free_frames += state.free;
             look.unmovable_frames += state.unmovable;
-            look.used_banks += u64::from(state.free < state.present);
+            let is_used = state.free < state.present;
+            look.used_banks += u64::from(is_used);
+            look.nearly_free_banks += u64::from(is_used && state.free * 10 > state.present * 9);
             if self.rests(bank) {
                 look.resting_banks += 1;
                 look.resting_frames += state.present;

@@ -50,6 +50,36 @@ impl MachineName {
     }
 }
 
+/// The banks over which neighbouring addresses are spread.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum Interleaved {
+    /// None: a bank is powered by itself.
+    #[default]
+    #[serde(rename = "none")]
+    None,
+    /// Two: they are powered together.
+    #[serde(rename = "2-way")]
+    TwoWay,
+    /// All of them. What is powered by itself is a group of sub-arrays, the same in every bank: a
+    /// [`SUB_ARRAY_GROUPS`]th of memory (GreenDIMM: Lee et al., MICRO 2021).
+    #[serde(rename = "all")]
+    All,
+}
+
+/// Groups of sub-arrays that a memory has: rows of a DDR4 bank are in 64 or 128 sub-arrays.
+pub const SUB_ARRAY_GROUPS: u64 = 64;
+
+impl Interleaved {
+    /// Its name in grids and tables.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::TwoWay => "2-way",
+            Self::All => "all",
+        }
+    }
+}
+
 /// The migration daemon of each node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DaemonConfig {
@@ -62,8 +92,10 @@ pub struct DaemonConfig {
     /// Free frames that must remain where frames are moved to.
     pub reserve_frames: u64,
     /// Frames moved in a step of [`TICK_US`](crate::papers::green::machine::computer::TICK_US); twice as many where
-    /// two banks are interleaved.
+    /// banks are interleaved.
     pub budget_frames: u64,
+    /// Milliseconds for which the most frames in use are remembered; 0 for no hysteresis.
+    pub settle_ms: u64,
 }
 
 impl DaemonConfig {
@@ -74,6 +106,7 @@ impl DaemonConfig {
         occupied_permille_max: daemon::MigrationConfig::DEFAULT.occupied_permille_max,
         reserve_frames: daemon::MigrationConfig::DEFAULT.reserve_frames,
         budget_frames: 4096,
+        settle_ms: daemon::MigrationConfig::DEFAULT.settle_ns / 1_000_000,
     };
 }
 
@@ -86,9 +119,9 @@ pub struct GreenConfig {
     pub machine: MachineName,
     /// Number of CPUs, shared evenly by the nodes.
     pub cpus: u16,
-    /// True if neighbouring banks share their addresses, two by two.
-    pub interleaved: bool,
-    /// Frames of a bank.
+    /// The banks that share their addresses.
+    pub interleaving: Interleaved,
+    /// Frames of a bank; where all are interleaved, groups of sub-arrays have their own size.
     pub bank_frames: u64,
     /// The daemon that empties banks by migration, if there is one.
     pub daemon: Option<DaemonConfig>,
@@ -102,7 +135,7 @@ impl GreenConfig {
             allocator,
             machine,
             cpus,
-            interleaved: false,
+            interleaving: Interleaved::None,
             bank_frames: BANK_FRAMES,
             daemon: None,
         }

@@ -4,6 +4,7 @@
 
 pub mod allocator;
 pub(crate) mod blocks;
+pub(crate) mod build;
 pub mod computer;
 pub mod config;
 pub mod view;

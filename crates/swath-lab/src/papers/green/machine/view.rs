@@ -22,6 +22,8 @@ pub struct MachineCounts {
     pub spoiled: u64,
     /// Banks that left deep power-down.
     pub woken: u64,
+    /// Nanoseconds that requests waited for these.
+    pub waited_ns: u64,
     /// Frames that were in use in a bank when it went down: 0, or content was lost.
     pub lost_frames: u64,
     /// Banks brought back by hotplug because memory ran low.
@@ -43,6 +45,8 @@ pub struct Look {
     pub banks: u64,
     /// Banks with a frame in use.
     pub used_banks: u64,
+    /// Banks of which more than 90% but not all is free.
+    pub nearly_free_banks: u64,
     /// Banks that rest.
     pub resting_banks: u64,
     /// Frames of these.
@@ -57,6 +61,8 @@ pub struct Look {
     pub moved_frames: u64,
     /// Banks that the daemons emptied.
     pub emptied_banks: u64,
+    /// Banks that a pool got from POOL_OFFLINE, or that hotplug brought back.
+    pub opened_banks: u64,
     /// Requests served from memory of the other kind, where the allocator
     /// counts them.
     pub fallbacks: Option<u64>,
