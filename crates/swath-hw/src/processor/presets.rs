@@ -154,7 +154,7 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
     dram_clock_mhz: 800,
     walks_from: WalksFrom::Memory,
     tlb_miss_cycles: 0,
-    outstanding_max: 2,
+    outstanding_max: 3,
     write_buffer_entries: 4,
     stream_after_lines: 3,
     prefetch_lines: 0,
@@ -191,8 +191,9 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
         assumed("tlb_miss_cycles", "nothing: set it in the study"),
         assumed(
             "outstanding_max",
-            "Sheeva 88SV131, 7-cpu.com, whose second cache takes one read at a time: one load is served \
-             while another waits",
+            "three; the XScale core, Marvell's since 2006, has four fill buffers (Developer's Manual of \
+             January 2004, optimization guide), Sheeva 88SV131's second cache takes one read at a time \
+             (7-cpu.com)",
         ),
         assumed("write_buffer_entries", "common for ARMv7 cores of 2010"),
         assumed(

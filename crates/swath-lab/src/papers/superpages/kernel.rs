@@ -43,7 +43,7 @@ use swath_vm::{
 
 use crate::papers::superpages::config::Config;
 use crate::papers::superpages::objects::Objects;
-use crate::papers::superpages::processors::{Processors, Shootdowns};
+use crate::papers::superpages::processors::{Processors, Shootdowns, descriptors};
 use swath_trace::access::MapBacking;
 
 /// Words of table memory; the frames after it hold data, which have no bytes.
@@ -684,19 +684,6 @@ impl<'m, T: Translate> Kernel<'m, T> {
         }
         Ok(())
     }
-}
-
-/// Descriptors written so far, as FreeBSD writes them (`PTE_SYNC` in its `pmap`): one for a page,
-/// a superpage created or promoted and a demotion that finds its table right, 16 for a page of 64
-/// KiB in parts, a table's 256 and its own for any other demotion.
-fn descriptors(made: &PmapStatistics) -> u64 {
-    let refilled = made.fixed_up + made.recreated;
-    made.entered
-        + made.created
-        + made.promotions
-        + made.recalled
-        + 16 * made.parted
-        + 257 * refilled
 }
 
 /// A process's space has the process's number.

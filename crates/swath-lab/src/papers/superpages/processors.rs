@@ -1,5 +1,5 @@
-//! The processors of the [kernel](crate::papers::superpages::kernel), and the flushes that a
-//! change of a table owes each of their TLBs.
+//! The processors of the [kernel](crate::papers::superpages::kernel), and the maintenance that a
+//! change of a table owes: descriptors cleaned to memory, and a flush in each of their TLBs.
 //!
 //! ARMv7 sends maintenance of TLBs to all processors of the inner shareable domain (FreeBSD turns
 //! it on in `pj4b_config`), so no interrupt is needed: who changes the table waits for the others.
@@ -7,7 +7,7 @@
 use swath_arch::{PageRange, PhysAddr, Vpn};
 use swath_hw::processor::{Processor, ProcessorConfig, ProcessorConfigError, ProcessorStats};
 use swath_hw::{MmuConfigError, OfferError, Translate};
-use swath_vm::{PageMapping, SpaceId};
+use swath_vm::{PageMapping, PmapStatistics, SpaceId};
 
 /// The timer's interrupts on each processor. A tick reads one word in each of `pages` pages of the
 /// kernel, which every space maps page by page whatever superpages are on: FreeBSD makes its
@@ -18,6 +18,19 @@ pub struct Ticks {
     pub period_cycles: u64,
     /// Pages that one touches.
     pub pages: u64,
+}
+
+/// Descriptors written so far, as FreeBSD writes them (`PTE_SYNC` in its `pmap`): one for a page,
+/// a superpage created or promoted and a demotion that finds its table right, 16 for a page of 64
+/// KiB in parts, a table's 256 and its own for any other demotion.
+pub(super) fn descriptors(made: &PmapStatistics) -> u64 {
+    let refilled = made.fixed_up + made.recreated;
+    made.entered
+        + made.created
+        + made.promotions
+        + made.recalled
+        + 16 * made.parted
+        + 257 * refilled
 }
 
 /// Flushes of TLBs that changes of tables owed.
