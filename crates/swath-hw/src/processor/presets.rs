@@ -154,9 +154,9 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
     dram_clock_mhz: 800,
     walks_from: WalksFrom::Memory,
     tlb_miss_cycles: 0,
-    outstanding_max: 3,
+    outstanding_max: 4,
     write_buffer_entries: 4,
-    stream_after_lines: 3,
+    stream_after_lines: 0,
     prefetch_lines: 0,
     sources: &[
         documented(
@@ -191,19 +191,14 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
         assumed("tlb_miss_cycles", "nothing: set it in the study"),
         assumed(
             "outstanding_max",
-            "three; the XScale core, Marvell's since 2006, has four fill buffers (Developer's Manual of \
-             January 2004, optimization guide), Sheeva 88SV131's second cache takes one read at a time \
-             (7-cpu.com)",
+            "the XScale core, Marvell's since 2006: four fill buffers (Developer's Manual of January \
+             2004, optimization guide)",
         ),
         assumed("write_buffer_entries", "common for ARMv7 cores of 2010"),
         assumed(
-            "stream_after_lines",
-            "Cortex-A53 (DDI 0500, section 6.2): 3. Marvell publishes nothing; that writes stream at all \
-             is taken from the talk, in which they gain four times what reads gain",
-        ),
-        assumed(
-            "prefetch_lines",
-            "FreeBSD's pj4b_config, which sets the core's modes one by one, and none of a prefetcher",
+            "stream_after_lines, prefetch_lines",
+            "left out: Marvell publishes neither, and FreeBSD's pj4b_config, which sets the core's modes \
+             one by one, sets none of a prefetcher",
         ),
     ],
 };

@@ -226,7 +226,6 @@ impl Bench<'_> {
         let copy = |mib, word_bytes: u16, block_bytes: u64| benchmark::Copy {
             source: BASE,
             destination: OTHER,
-            skew_bytes: 2048 - 128,
             len_bytes: bytes(mib),
             word_bytes,
             block_bytes,

@@ -243,12 +243,8 @@ impl Sweep {
 pub struct Copy {
     /// Address of the source: a page's first.
     pub source: VirtAddr,
-    /// Address of the destination's page: likewise, and clear of the source.
+    /// Address of the destination: likewise, and clear of the source.
     pub destination: VirtAddr,
-    /// From there to the first byte of the destination: 0, or 1,920 with LMbench's `conflict`
-    /// (`bw_mem.c`). With 0 both lie whole rows of the simulated memory apart where superpages
-    /// make them contiguous, and each line of one closes the row of the other.
-    pub skew_bytes: u64,
     /// Bytes copied in a pass, a multiple of a block's.
     pub len_bytes: u64,
     /// Bytes of one load or store.
@@ -269,9 +265,9 @@ impl Copy {
     /// Regions, words or blocks that cannot be.
     pub fn steps(self) -> Result<impl Iterator<Item = Step>, ProgramError> {
         const NAME: &str = "copy";
-        let Self { source, destination, skew_bytes, len_bytes, word_bytes, block_bytes, .. } = self;
+        let Self { source, destination, len_bytes, word_bytes, block_bytes, .. } = self;
         let from = region(NAME, source, len_bytes)?;
-        let to = region(NAME, destination, len_bytes.saturating_add(skew_bytes))?;
+        let to = region(NAME, destination, len_bytes)?;
         let wide = u64::from(word_bytes);
         check(
             NAME,
@@ -289,7 +285,7 @@ impl Copy {
                 (0..2 * words).map(move |i| {
                     let (at, kind, start) = match i.checked_sub(words) {
                         None => (i, AccessKind::Read, source),
-                        Some(i) => (i, AccessKind::Write, destination + skew_bytes),
+                        Some(i) => (i, AccessKind::Write, destination),
                     };
                     let cycles = if i == 0 { cycles } else { 0 };
                     word(start, block * block_bytes + at * wide, word_bytes, kind, cycles)
