@@ -4,7 +4,9 @@ use swath_arch::{Extent, Format, Order, PageRange, Pfn, Regime, VirtAddr, Vpn};
 use swath_frame::reserve::ReservationLevels;
 use swath_hw::processor::presets;
 use swath_hw::{MemoryAccess, Mmu};
-use swath_lab::papers::superpages::kernel::{Config, Costs, Kernel, KernelError, boot};
+use swath_lab::papers::superpages::config::{Config, Costs};
+use swath_lab::papers::superpages::kernel::{Kernel, KernelError, boot};
+use swath_lab::papers::superpages::processors::Ticks;
 use swath_trace::access::MapBacking;
 use swath_vm::{Sizes, Status};
 
@@ -14,6 +16,8 @@ const COSTS: Costs = Costs {
     copy_cycles: 2000,
     switch_cycles: 500,
     unmap_cycles: 50,
+    clean_cycles: 100,
+    shootdown_cycles: 100,
 };
 
 fn config(sizes: Sizes, data_frames: u64) -> Config {
@@ -26,6 +30,9 @@ fn config(sizes: Sizes, data_frames: u64) -> Config {
         data: vec![Extent::new(Pfn::new(0x1000), data_frames)],
         reverse_entries: 1 << 14,
         costs: COSTS,
+        processors: 1,
+        files_aligned: true,
+        ticks: None,
     }
 }
 
@@ -231,6 +238,21 @@ fn what_is_writable_or_shifted_is_entered_page_by_page() {
     });
 }
 
+/// Where files lie a page off, none of their superpages is entered whole or promoted.
+#[test]
+fn files_that_do_not_align_have_no_superpages() {
+    let section = Sizes::NONE.with(Order::known(8));
+    with(&Config { files_aligned: false, ..config(section, 4096) }, |kernel| {
+        let id = kernel.spawn()?;
+        let file = MapBacking::File { file: 1, first_page: 0 };
+        kernel.map(id, PageRange::new(Vpn::new(HEAP), 512), false, true, file)?;
+        touch_all(kernel, id, 512, false)?;
+        let stats = kernel.stats()?;
+        assert_eq!((stats.pmap.created, stats.pmap.promotions, stats.faults), (0, 0, 512));
+        kernel.check()
+    });
+}
+
 /// A machine that is too small says so, and loses nothing.
 #[test]
 fn memory_runs_out() {
@@ -245,6 +267,101 @@ fn memory_runs_out() {
         assert_eq!(kernel.free_frames(), 300);
         kernel.check()
     });
+}
+
+/// Four threads fill, change and empty one space, each on its own processor: whatever one of them
+/// changes, no processor's TLB holds what the table no longer says, and the others that ran the
+/// space were told. Alone on its processor, a process tells nobody.
+#[test]
+fn a_flush_reaches_every_processor() {
+    let heap = PageRange::new(Vpn::new(HEAP), 512);
+    let sound =
+        |kernel: &Kernel<'_, Mmu>, what: &str| assert_eq!(kernel.stale(heap), None, "{what}");
+    for (processors, sizes) in [(4, Sizes::NONE), (4, Sizes::all(Format::ArmV7)), (1, Sizes::NONE)]
+    {
+        let config = Config { processors, ..config(sizes, 4096) };
+        with(&config, |kernel| {
+            let id = kernel.spawn()?;
+            kernel.map(id, heap, true, false, MapBacking::Anonymous)?;
+            for page in 0..512u64 {
+                kernel.act_on(page as usize);
+                kernel.access(id, &MemoryAccess::write(at(HEAP + page)))?;
+                sound(kernel, "a page entered or promoted");
+            }
+            for processor in 0..4 {
+                kernel.act_on(processor);
+                touch_all(kernel, id, 512, false)?;
+            }
+            let before = kernel.stats()?;
+            for (nth, page) in [3, 256, 511].into_iter().enumerate() {
+                let one = PageRange::new(Vpn::new(HEAP + page), 1);
+                kernel.act_on(nth);
+                kernel.protect(id, one, false, false)?;
+                sound(kernel, "a page protected");
+                kernel.protect(id, one, true, false)?;
+                kernel.act_on(nth + 1);
+                kernel.access(id, &MemoryAccess::write(at(HEAP + page)))?;
+                sound(kernel, "a page written again");
+            }
+            kernel.act_on(2);
+            let child = kernel.fork(id)?;
+            sound(kernel, "a fork");
+            kernel.act_on(3);
+            kernel.access(child, &MemoryAccess::write(at(HEAP)))?;
+            sound(kernel, "a page copied");
+            kernel.act_on(1);
+            kernel.unmap(id, heap)?;
+            sound(kernel, "all unmapped");
+            let owed = kernel.stats()?.shootdowns;
+            let (remote, tlbs) = (owed.remote, owed.remote_tlbs);
+            assert!(owed.flushes > before.shootdowns.flushes);
+            assert_eq!(remote > before.shootdowns.remote, processors > 1);
+            assert!(remote <= tlbs && tlbs <= 3 * remote, "{owed:?}");
+            kernel.exit(id)?;
+            kernel.exit(child)?;
+            kernel.check()
+        });
+    }
+}
+
+/// A tick reads the kernel's pages, which miss again once the program has driven them out: two
+/// translations of 32 pages each in a TLB of 32 entries. They take no fault's time and no frame of the
+/// program's, in a child neither.
+#[test]
+fn ticks_take_entries_of_the_tlb() {
+    let ticking = Config {
+        ticks: Some(Ticks { period_cycles: 1_000_000, pages: 32 }),
+        ..config(Sizes::NONE, 4096)
+    };
+    let walks = |config: &Config| {
+        with(config, |kernel| {
+            let id = kernel.spawn()?;
+            let heap = PageRange::new(Vpn::new(HEAP), 32);
+            kernel.map(id, heap, true, false, MapBacking::Anonymous)?;
+            touch_all(kernel, id, 32, true)?;
+            kernel.reset_stats();
+            for _ in 0..4 {
+                let idle =
+                    MemoryAccess { compute_cycles: 1_000_000, ..MemoryAccess::read(at(HEAP)) };
+                kernel.access(id, &idle)?;
+                touch_all(kernel, id, 32, false)?;
+            }
+            let stats = kernel.stats()?;
+            let child = kernel.fork(id)?;
+            touch_all(kernel, child, 32, true)?;
+            kernel.check()?;
+            kernel.exit(child)?;
+            kernel.exit(id)?;
+            kernel.check()?;
+            Ok((stats.ticks, stats.processor.walks, stats.faults, kernel.free_frames()))
+        })
+    };
+    let (none, quiet, ..) = walks(&config(Sizes::NONE, 4096));
+    assert_eq!((none, quiet), (0, 0));
+    let (ticks, missed, faults, free) = walks(&ticking);
+    // The page cache keeps the kernel's pages.
+    assert_eq!((ticks, faults, free), (4, 0, 4096 - 32));
+    assert!(missed >= 4 * 64, "{missed}");
 }
 
 /// Programs through `execute`: only what lies between begin and end counts,

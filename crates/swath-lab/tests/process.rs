@@ -5,12 +5,13 @@ use std::io::Cursor;
 
 use swath_arch::VirtAddr;
 use swath_lab::papers::superpages::benchmark::{
-    Copy, Forkbomb, Gups, MissLoop, ProgramError, RandomLatency, Sweep, gups_next, gups_start,
+    Copy, Forkbomb, Gups, MissLoop, ProgramError, RandomLatency, Sweep, Threads, gups_next,
+    gups_start,
 };
-use swath_lab::papers::superpages::process::{Action, Step, replay};
+use swath_lab::papers::superpages::process::{Action, Step, replay, replay_in_turn};
 use swath_trace::access::{
-    AccessKind, MapBacking, MapProtection, MemoryAccess, Sampling, TraceEvent, TraceHeader,
-    TraceReader, TraceWriter,
+    AccessKind, MapBacking, MapProtection, MemoryAccess, Sampling, TraceError, TraceEvent,
+    TraceHeader, TraceReader, TraceWriter,
 };
 
 const START: VirtAddr = VirtAddr::new(0x4000_0000);
@@ -53,7 +54,7 @@ fn check(steps: &[Step]) {
                 let access = MemoryAccess::new(addr, len_bytes, kind).unwrap();
                 assert!(access.pages().iter().all(|page| mapped.contains(&page)));
             }
-            Action::Fork { child } => assert!(alive.insert(child)),
+            Action::Fork { child } | Action::Thread { child } => assert!(alive.insert(child)),
             Action::Exit => assert!(alive.remove(&step.process)),
             Action::Begin => begins += 1,
             Action::End => ends += 1,
@@ -289,6 +290,32 @@ fn a_forkbomb_is_a_tree() {
 }
 
 #[test]
+fn threads_share_the_pages_out() {
+    let threads = Threads { start: START, len_bytes: 10 * 4096, threads: 3, superpage_pages: 8 };
+    let steps = collect(threads.steps());
+    check(&steps);
+    let written: Vec<(u32, u64)> = steps
+        .iter()
+        .filter_map(|step| match step.action {
+            Action::Access { addr, kind: AccessKind::Write, .. } => {
+                Some((step.process, addr.page() - START.page()))
+            }
+            _ => None,
+        })
+        .collect();
+    let filled: Vec<(u32, u64)> = (0..10).map(|page| (page as u32 % 3, page)).collect();
+    assert_eq!(written[..10], filled);
+    assert_eq!(written[10..], [(0, 0), (1, 1), (2, 2), (0, 8), (1, 9), (2, 9)]);
+    let protects =
+        steps.iter().filter(|s| matches!(s.action, Action::Memory(TraceEvent::Protect { .. })));
+    assert_eq!(protects.count(), 2 * 2);
+    check(&collect(Threads { threads: 1, ..threads }.steps()));
+    assert!(Threads { threads: 0, ..threads }.steps().is_err());
+    assert!(Threads { superpage_pages: 0, ..threads }.steps().is_err());
+    assert!(Threads { len_bytes: 0, ..threads }.steps().is_err());
+}
+
+#[test]
 fn the_miss_loop_takes_a_page_a_turn() {
     let miss = MissLoop {
         start: START,
@@ -354,14 +381,10 @@ fn trace(header: &TraceHeader, items: &[Result<u64, TraceEvent>]) -> TraceReader
     TraceReader::from_reader(Cursor::new(writer.finish().unwrap()), None).unwrap()
 }
 
-#[test]
-fn replays_mark_the_bursts() {
-    let header = TraceHeader { sampling: Sampling::new(2, 5), ..TraceHeader::default() };
-    let skip = |accesses| Err(TraceEvent::Skip { accesses });
-    let items = [Ok(1), Ok(2), skip(1), Ok(3), skip(1), Ok(4), Err(TraceEvent::Fork), Ok(5), Ok(6)];
-    let steps: Vec<_> = replay(trace(&header, &items), 2).map(Result::unwrap).collect();
+/// Steps in a few letters.
+fn text(steps: impl Iterator<Item = Result<Step, TraceError>>) -> String {
     let text: Vec<String> = steps
-        .iter()
+        .map(Result::unwrap)
         .map(|step| match step.action {
             Action::Access { addr, compute_cycles: 2, .. } => addr.raw().to_string(),
             Action::Begin => "[".into(),
@@ -372,7 +395,27 @@ fn replays_mark_the_bursts() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(text.join(" "), "[ 1 2 ] -1 3 -1 [ 4 fork 1 exit 1 5 ] 6 exit 0");
+    text.join(" ")
+}
+
+#[test]
+fn replays_mark_the_bursts() {
+    let header = TraceHeader { sampling: Sampling::new(2, 5), ..TraceHeader::default() };
+    let skip = |accesses| Err(TraceEvent::Skip { accesses });
+    let items = [Ok(1), Ok(2), skip(1), Ok(3), skip(1), Ok(4), Err(TraceEvent::Fork), Ok(5), Ok(6)];
+    let short = || trace(&header, &items);
+    assert_eq!(text(replay(short(), 2)), "[ 1 2 ] -1 3 -1 [ 4 fork 1 exit 1 5 ] 6 exit 0");
+    // The first quarter of a burst warms up.
+    let header = TraceHeader { sampling: Sampling::new(4, 8), ..TraceHeader::default() };
+    let items = [Ok(1), Ok(2), Ok(3), Ok(4), skip(3), Ok(5), Ok(6), Ok(7)];
+    assert_eq!(text(replay(trace(&header, &items), 2)), "1 [ 2 3 4 ] -3 5 6 [ 7 ] exit 0");
+    // Programs in turn are children of one that does nothing.
+    let turn = [short(), trace(&header, &items)];
+    assert_eq!(
+        text(replay_in_turn(turn, 2)),
+        "fork 65536 [ 1 2 ] -1 3 -1 [ 4 fork 65537 exit 65537 5 ] 6 exit 65536 \
+         fork 131072 1 [ 2 3 4 ] -3 5 6 [ 7 ] exit 131072 exit 0"
+    );
 
     let whole = [Ok(7), Err(TraceEvent::Fork), Err(TraceEvent::Fork), Ok(8)];
     let steps: Vec<_> =

@@ -152,7 +152,7 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
     core_clock_mhz: 1600,
     part: DDR3_1600,
     dram_clock_mhz: 800,
-    walks_from: WalksFrom::L2,
+    walks_from: WalksFrom::Memory,
     tlb_miss_cycles: 0,
     outstanding_max: 4,
     write_buffer_entries: 4,
@@ -179,19 +179,26 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
             "an older core of Marvell's, Sheeva 88SV131, as 7-cpu.com measures it: 8 entries, \
              and 7 cycles to the second TLB, of 64 entries, too",
         ),
-        assumed(
-            "l1.ways, l1.line_bytes, l2.line_bytes",
-            "Sheeva 88SV131, 7-cpu.com: 4 ways, lines of 32 bytes",
+        documented(
+            "l1.line_bytes, walks_from",
+            "FreeBSD 10, sys/arm, which the talk's system is built from: the device tree db78460.dts has \
+             lines of 32 bytes, and pj4b_setttb sets no cacheability in TTBR0 (IRGN and RGN are 0), so \
+             walks read past both caches (DDI 0406C, section B4.1.154)",
         ),
+        assumed("l1.ways, l2.line_bytes", "Sheeva 88SV131, 7-cpu.com: 4 ways, lines of 32 bytes"),
         assumed("l2.ways", "Armada XP's L2 answers as an ARM L2 controller of many ways does"),
         assumed("memory_cycles", "25 ns, so that a read takes about 65 ns in all"),
-        assumed("walks_from, tlb_miss_cycles", "nothing: set them in the study"),
-        assumed("outstanding_max, write_buffer_entries", "common for ARMv7 cores of 2010"),
+        assumed("tlb_miss_cycles", "nothing: set it in the study"),
+        assumed(
+            "outstanding_max",
+            "the XScale core, Marvell's since 2006: four fill buffers (Developer's Manual of January \
+             2004, optimization guide)",
+        ),
+        assumed("write_buffer_entries", "common for ARMv7 cores of 2010"),
         assumed(
             "stream_after_lines, prefetch_lines",
-            "left out, as Marvell publishes neither. Arm's in-order cores of \
-             these years have 3 full lines until writes stream (Cortex-A53, DDI 0500, section 6.2) and \
-             prefetch after 3 misses (Cortex-A7, DDI 0464, section 6.5.2)",
+            "left out: Marvell publishes neither, and FreeBSD's pj4b_config, which sets the core's modes \
+             one by one, sets none of a prefetcher",
         ),
     ],
 };

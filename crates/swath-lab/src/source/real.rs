@@ -17,8 +17,45 @@ const SHIPPED_MACHINE: &[u8] = include_bytes!("../../data/machine.swsnap");
 /// The accesses of a real program.
 const SHIPPED_TRACE: &[u8] = include_bytes!("../../data/sort.swtrace");
 
-/// The requests of a real compiler, and a sample of its accesses.
-const SHIPPED_COMPILER: &[u8] = include_bytes!("../../data/cc1.swtrace");
+/// A recording that comes with the program, of a compiler.
+macro_rules! compiler {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!("../../data/compilers/", $name, ".swtrace")))
+    };
+}
+
+/// The recordings of [`Trace::compiler`].
+const GCC: Shipped = compiler!("gcc");
+const CLANG: Shipped = compiler!("clang");
+
+/// Those of [`Trace::build`].
+const GCC_BUILD: [Shipped; 7] = [
+    compiler!("gcc-build-1"),
+    compiler!("gcc-build-1-as"),
+    compiler!("gcc-build-2"),
+    compiler!("gcc-build-2-as"),
+    compiler!("gcc-build-3"),
+    compiler!("gcc-build-3-as"),
+    compiler!("gcc-build-ld"),
+];
+const CLANG_BUILD: [Shipped; 4] = [
+    compiler!("clang-build-1"),
+    compiler!("clang-build-2"),
+    compiler!("clang-build-3"),
+    compiler!("clang-build-ld"),
+];
+
+/// The name of a recording that comes with the program, and its bytes.
+type Shipped = (&'static str, &'static [u8]);
+
+/// A compiler of which recordings come with the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compiler {
+    /// GCC's `cc1`, with the assembler that it needs.
+    Gcc,
+    /// Clang.
+    Clang,
+}
 
 /// Real input that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -104,28 +141,41 @@ pub struct Trace {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Recording {
     File(PathBuf),
-    Sort,
-    Compiler,
+    Shipped(Shipped),
 }
 
 impl Trace {
     /// The trace in `file`, or the shipped one.
     pub fn new(file: Option<&Path>) -> Self {
-        let recording = file.map_or(Recording::Sort, |file| Recording::File(file.to_owned()));
+        let recording = file.map_or(Recording::Shipped(("sort", SHIPPED_TRACE)), |file| {
+            Recording::File(file.to_owned())
+        });
         Self { recording }
     }
 
-    /// The shipped run of a compiler, with its mappings.
-    pub const fn compiler() -> Self {
-        Self { recording: Recording::Compiler }
+    /// The shipped run of a compiler on a source of 7,843 lines, with its mappings.
+    pub const fn compiler(compiler: Compiler) -> Self {
+        let recording = match compiler {
+            Compiler::Gcc => GCC,
+            Compiler::Clang => CLANG,
+        };
+        Self { recording: Recording::Shipped(recording) }
+    }
+
+    /// The shipped runs of a build of three sources: each compiled, and all linked.
+    pub fn build(compiler: Compiler) -> Vec<Self> {
+        let programs: &[Shipped] = match compiler {
+            Compiler::Gcc => &GCC_BUILD,
+            Compiler::Clang => &CLANG_BUILD,
+        };
+        programs.iter().map(|&program| Self { recording: Recording::Shipped(program) }).collect()
     }
 
     /// Its name.
     pub fn name(&self) -> String {
         match &self.recording {
             Recording::File(file) => file_name(file),
-            Recording::Sort => "sort (shipped trace)".to_owned(),
-            Recording::Compiler => "GCC's cc1 (shipped trace)".to_owned(),
+            Recording::Shipped((name, _)) => format!("{name} (shipped trace)"),
         }
     }
 
@@ -136,8 +186,7 @@ impl Trace {
     pub fn open(&self) -> Result<TraceReader, TraceError> {
         match &self.recording {
             Recording::File(path) => TraceReader::open(path),
-            Recording::Sort => TraceReader::from_reader(Cursor::new(SHIPPED_TRACE), None),
-            Recording::Compiler => TraceReader::from_reader(Cursor::new(SHIPPED_COMPILER), None),
+            Recording::Shipped((_, bytes)) => TraceReader::from_reader(Cursor::new(*bytes), None),
         }
     }
 

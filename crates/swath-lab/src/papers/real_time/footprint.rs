@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::papers::real_time::plan::{FITTED, SizeBytes, SizePlan, SyntheticPlan};
 use crate::papers::real_time::run::run as run_workload;
 use crate::papers::real_time::system::SystemName;
+use crate::papers::real_time::words::round_up;
 use crate::papers::real_time::workload::Synthetic;
 use crate::study::bounds::{Ascending, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement};
@@ -18,8 +19,9 @@ use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
 use crate::study::verdict::Unit;
 
-const BOTH: &str = "Fig. 7";
 const REGIONS: &str = "Fig. 7a";
+const CONVENTIONAL: &str = "Fig. 7b";
+const REGIONS_ALONE: &str = "Fig. 7a, own scale";
 const SWEEP: &str = "Bound of the sizes";
 
 /// The most pages mapped (Table I): with the RTMMU and with the conventional MMU.
@@ -162,31 +164,38 @@ impl Study for Footprint {
     }
 }
 
-/// Fig. 7, and its part of the regions.
+/// Fig. 7a and 7b on one scale, as in the paper, and the regions' line, which lies on the axis there,
+/// on its own.
 fn over_time(found: &FootprintFound) -> Vec<Drawn> {
-    let (x, y) = ("allocations and releases", "pages mapped");
-    let lines = |id: &str, kept: &dyn Fn(SystemName) -> bool| {
-        let lines = found.lines.iter().filter(|(system, _)| kept(*system));
-        let line = |(system, points): &(SystemName, Vec<(f64, f64)>)| {
-            Series::new(id, "calls", "pages", system.name(), points.clone())
-        };
-        lines.map(line).collect()
+    let most = |kept: &[SystemName]| {
+        let lines = found.lines.iter().filter(|(system, _)| kept.contains(system));
+        let pages = lines.flat_map(|(_, points)| points).map(|&(_, pages)| pages);
+        round_up(pages.fold(1.0, f64::max))
     };
+    let drawn = |id: &str, system: SystemName, scale: f64, caption: &str| {
+        let (x, y) = ("time (allocations and releases)", "pages mapped");
+        let line = |(name, points): &(SystemName, Vec<(f64, f64)>)| {
+            let series = || Series::new(id, "calls", "pages", name.name(), points.clone());
+            (*name == system).then(series)
+        };
+        let figure = Figure::new(id, "pages mapped over the run", FigureKind::Lines, x, y);
+        let figure = figure.with_y_range(0.0, scale).with_caption(&format!(
+            "The first seed. {caption}Largest and smallest of each stretch are drawn."
+        ));
+        Drawn { figure, series: found.lines.iter().filter_map(line).collect() }
+    };
+    let [regions, conventional] = SystemName::ALL;
+    let both = most(&SystemName::ALL);
     vec![
-        Drawn {
-            figure: Figure::new(BOTH, "pages mapped over the run", FigureKind::Lines, x, y)
-                .with_caption(
-                    "The first seed. The conventional footprint grows until the last block before \
-                     its end is freed, and falls to the last one left. Largest and smallest of each \
-                     stretch are drawn.",
-                ),
-            series: lines(BOTH, &|_| true),
-        },
-        Drawn {
-            figure: Figure::new(REGIONS, "the same, regions alone", FigureKind::Lines, x, y)
-                .with_caption("The first seed."),
-            series: lines(REGIONS, &|system| system == SystemName::Regions),
-        },
+        drawn(REGIONS, regions, both, "On the scale of Fig. 7b, as in the paper. "),
+        drawn(
+            CONVENTIONAL,
+            conventional,
+            both,
+            "The footprint grows until the last block before its end is freed, and falls to the \
+             last one left. ",
+        ),
+        drawn(REGIONS_ALONE, regions, most(&[regions]), ""),
     ]
 }
 

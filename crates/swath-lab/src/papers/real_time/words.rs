@@ -174,29 +174,50 @@ pub(crate) fn unit() -> String {
     )
 }
 
-/// The points of Fig. 5 and 6 on the paper's axes, by [`WORD_US`].
+/// The points of Fig. 5 and 6 on the paper's axes, by [`WORD_US`]: a figure for each system, both of
+/// one scale, as the paper has them; and the regions' releases, which lie on the axis there, on a
+/// scale of their own.
 pub(crate) fn drawn_in_microseconds(drawn: &[(SystemName, Scatter)]) -> Vec<Drawn> {
-    let caption = format!("The first seed, on the paper's axes. {}", unit());
-    let figure = |id: &str, title: &str, systems: &[SystemName], points: PointsOf| {
-        let of = |(system, found): &(SystemName, Scatter)| {
-            let points = points(found).iter().map(|&(x, words)| (x, words * WORD_US));
-            let series = || Series::new(id, "size_kib", "microseconds", system.name(), points);
-            systems.contains(system).then(series)
-        };
-        Drawn {
-            figure: Figure::new(id, title, FigureKind::Scatter, "size (KiB)", "µs")
-                .with_caption(&caption),
-            series: drawn.iter().filter_map(of).collect(),
-        }
+    let caption = format!("The first seed. {}", unit());
+    let figure = |id: &str, title: &str, system: SystemName, points: PointsOf, scale: f64| {
+        let found = drawn.iter().filter(|(name, _)| *name == system);
+        let points = found.flat_map(|(_, found)| points(found)).map(|&(x, y)| (x, y * WORD_US));
+        let series = Series::new(id, "size_kib", "microseconds", system.name(), points);
+        let figure = Figure::new(id, title, FigureKind::Scatter, "size (KiB)", "µs");
+        let figure = figure.with_caption(&caption).with_y_range(0.0, scale);
+        Drawn { figure, series: vec![series] }
     };
-    let (both, regions) = (&SystemName::ALL[..], &[SystemName::Regions][..]);
+    let allocations: PointsOf = |found| &found.allocations;
+    let releases: PointsOf = |found| &found.releases;
+    let scale = |points: PointsOf, kept: &[SystemName]| {
+        let kept = drawn.iter().filter(|(system, _)| kept.contains(system));
+        let most = kept.flat_map(|(_, found)| points(found)).map(|&(_, y)| y * WORD_US);
+        round_up(most.fold(1.0, f64::max))
+    };
+    let [regions, conventional] = SystemName::ALL;
+    let (all, alone) = (&SystemName::ALL[..], &[regions][..]);
+    let (allocation, release) = ("time of each allocation", "time of each release");
+    let of_release = scale(releases, all);
+    let of_allocation = scale(allocations, all);
     vec![
-        figure("Fig. 5, microseconds", "time of each allocation", both, |found| &found.allocations),
-        figure("Fig. 6, microseconds", "time of each release", both, |found| &found.releases),
-        figure("Fig. 6a, microseconds", "time of each release, regions alone", regions, |found| {
-            &found.releases
-        }),
+        figure("Fig. 5a, microseconds", allocation, regions, allocations, of_allocation),
+        figure("Fig. 5b, microseconds", allocation, conventional, allocations, of_allocation),
+        figure("Fig. 6a, microseconds", release, regions, releases, of_release),
+        figure("Fig. 6b, microseconds", release, conventional, releases, of_release),
+        figure(
+            "Fig. 6a, microseconds, own scale",
+            release,
+            regions,
+            releases,
+            scale(releases, alone),
+        ),
     ]
+}
+
+/// The end of an axis for values up to `most`, which is positive: the next number of one digit.
+pub(crate) fn round_up(most: f64) -> f64 {
+    let digit = 10f64.powf(most.log10().floor());
+    (most / digit).ceil() * digit
 }
 
 /// Categories of the access times, and their metrics.
@@ -245,6 +266,13 @@ mod tests {
     use crate::papers::real_time::run;
     use crate::papers::real_time::system::Size;
     use crate::papers::real_time::workload::Action;
+
+    #[test]
+    fn axes_end_at_one_digit() {
+        for (most, end) in [(1.0, 1.0), (175_713.0, 200_000.0), (4323.0, 5000.0), (9.5, 10.0)] {
+            assert!((round_up(most) / end - 1.0).abs() < 1e-9, "{most}: {}", round_up(most));
+        }
+    }
 
     #[test]
     fn points_that_fall_together_are_drawn_once() {

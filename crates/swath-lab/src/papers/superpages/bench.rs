@@ -16,15 +16,18 @@ use crate::papers::page_buddy::setting::ContiguityBits;
 use crate::papers::page_buddy::translation;
 use crate::papers::page_buddy::translation::{Accesses, Design, Hardware};
 use crate::papers::superpages::benchmark;
-use crate::papers::superpages::benchmark::{Gups, MissLoop, ProgramError, RandomLatency, Sweep};
+use crate::papers::superpages::benchmark::{
+    Gups, MissLoop, ProgramError, RandomLatency, Sweep, Threads,
+};
+use crate::papers::superpages::config::Config;
 use crate::papers::superpages::execute::{Cost, Fold};
-use crate::papers::superpages::kernel::{Config, KernelError};
+use crate::papers::superpages::kernel::KernelError;
 use crate::papers::superpages::machine::{Mode, SimulatedMachine, TABLE_FRAMES, source};
 use crate::papers::superpages::plan::{Benchmark, BufferMib, SuperpagesPlan, WalksFrom};
 use crate::papers::superpages::process;
 use crate::papers::superpages::process::{Action, Step};
 use crate::source::memory::{Random, Source, random};
-use crate::source::real::Trace;
+use crate::source::real::{Compiler, Trace};
 use crate::study::bounds::Forms;
 use crate::study::plan::PlanError;
 
@@ -35,8 +38,12 @@ pub(crate) enum Point {
     Benchmark { index: usize, mode: usize, from: Option<WalksFrom> },
     /// The tree of processes.
     Forkbomb { mode: usize },
-    /// The recorded compiler.
-    Compiler { mode: usize },
+    /// Threads of one process.
+    Threads { mode: usize },
+    /// A recorded compiler.
+    Compiler { compiler: Compiler, mode: usize },
+    /// A recorded build, from files that lie aligned or a page off.
+    Build { compiler: Compiler, mode: usize, files_aligned: bool },
     /// Memory that was touched is unmapped.
     Release { mode: usize },
     /// The loop of TLB misses, with the plan's TLB or with one that never misses.
@@ -144,9 +151,29 @@ impl Bench<'_> {
                     depth: bomb.depth.of(self.quick).small(),
                     write_cycles: plan.loop_cycles.small(),
                 };
-                self.run(&on(mode), steps.steps()?)
+                self.run(&Config { processors: machine.processors, ..on(mode) }, steps.steps()?)
             }
-            Point::Compiler { mode } => self.compiler(&on(mode)),
+            Point::Threads { mode } => {
+                let threads = Threads {
+                    start: BASE,
+                    len_bytes: plan.threads.mib.get() << 20,
+                    threads: plan.threads.threads.small(),
+                    superpage_pages: self.superpage_bytes() / BASE_PAGE_BYTES,
+                };
+                self.run(&Config { processors: machine.processors, ..on(mode) }, threads.steps()?)
+            }
+            Point::Compiler { compiler, mode } => {
+                let cycles = plan.recorded_cycles.small();
+                let steps = process::replay(Trace::compiler(compiler).open()?, cycles);
+                self.recorded(&on(mode), steps)
+            }
+            Point::Build { compiler, mode, files_aligned } => {
+                let cycles = plan.recorded_cycles.small();
+                let traces: Result<Vec<_>, TraceError> =
+                    Trace::build(compiler).iter().map(Trace::open).collect();
+                let steps = process::replay_in_turn(traces?, cycles);
+                self.recorded(&Config { files_aligned, ..on(mode) }, steps)
+            }
             Point::Misses { reading, mode, ideal } => self.misses(reading, &on(mode), ideal),
             Point::FirstWrites { flags } => {
                 let last = &modes[modes.len() - 1];
@@ -160,11 +187,14 @@ impl Bench<'_> {
         }
     }
 
-    /// The recorded run of the compiler, its addresses moved into the format's space.
-    fn compiler(&self, on: &Config) -> Result<Cost, BenchError> {
+    /// A recorded program, its addresses moved into the format's space.
+    fn recorded(
+        &self,
+        on: &Config,
+        steps: impl Iterator<Item = Result<Step, TraceError>>,
+    ) -> Result<Cost, BenchError> {
         let mut fold = Fold::new(self.machine.preset.format);
-        let cycles = self.plan.recorded_cycles.small();
-        let steps = process::replay(Trace::compiler().open()?, cycles).flat_map(|step| {
+        let steps = steps.flat_map(|step| {
             let step = step.map_err(|error| KernelError::Machine(error.to_string()));
             match step.and_then(|step| fold.step(step)) {
                 Ok(steps) => steps.into_iter().map(Ok).collect::<Vec<_>>(),
@@ -231,8 +261,7 @@ impl Bench<'_> {
     /// One read in each base page of twice what the TLB reaches with
     /// superpages. `reading` 0 is the plan's, the others are [`READINGS`].
     fn misses(&self, reading: usize, on: &Config, ideal: bool) -> Result<Cost, BenchError> {
-        let armv7 = self.machine.preset.format == Format::ArmV7;
-        let superpage_bytes = if armv7 { 1 << 20 } else { 2 << 20 };
+        let superpage_bytes = self.superpage_bytes();
         // As much as memory holds.
         let most = self.machine.data_frames * 4096 / 3 / superpage_bytes;
         let misses = MissLoop {
@@ -257,6 +286,11 @@ impl Bench<'_> {
         }
         let steps = misses.steps()?.map(Ok::<_, KernelError>);
         Ok(machine.run(on, &machine.translation, steps)?)
+    }
+
+    /// Bytes of the format's whole superpage.
+    fn superpage_bytes(&self) -> u64 {
+        if self.machine.preset.format == Format::ArmV7 { 1 << 20 } else { 2 << 20 }
     }
 
     /// Free blocks of one size at random places, in numbers for the plan's table.

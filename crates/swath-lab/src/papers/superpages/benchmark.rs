@@ -326,7 +326,7 @@ pub struct RandomLatency {
 }
 
 impl RandomLatency {
-    /// The steps: map, write each pointer, begin, `loads` dependent reads,
+    /// The steps: map, write each page, begin, `loads` dependent reads,
     /// end, exit. Memory: 4 bytes a page.
     ///
     /// # Errors
@@ -359,8 +359,6 @@ impl RandomLatency {
             let place = if places == 1 { 0 } else { turned.reverse_bits() >> unused };
             u64::from(order[page as usize]) * BASE_PAGE_BYTES + place * stride_bytes
         };
-        let written = (0..len_bytes / stride_bytes)
-            .map(move |i| word(start, i * stride_bytes, pointer_bytes, AccessKind::Write, 0));
         let mut next = (0, 0);
         let loads = (0..self.loads).map(move |_| {
             let at = offset(next);
@@ -373,7 +371,8 @@ impl RandomLatency {
                 compute_cycles: 0,
             }
         });
-        let begin = std::iter::once(anonymous(pages)).chain(written).chain([Action::Begin]);
+        let begin =
+            std::iter::once(anonymous(pages)).chain(fill(start, count)).chain([Action::Begin]);
         Ok(single(begin.chain(loads).chain([Action::End, Action::Exit])))
     }
 }
@@ -452,6 +451,71 @@ impl Forkbomb {
             .chain([Action::Begin])
             .map(first);
         Ok(begin.chain(born).chain(exits).chain([first(Action::End), first(Action::Exit)]))
+    }
+}
+
+/// Threads of one process on as many processors, for the flushes that a change of a table owes
+/// each processor's TLBs. No program of the talk: its machine has four processors, and it says
+/// nothing of them.
+///
+/// In turn, thread t writes pages t, t + n, t + 2 n and so on, so that superpages arise while all
+/// of them use their pages. Then thread 0 makes the first page of each `superpage_pages` read-only
+/// and writable again, which demotes the superpage, and each thread writes a page of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Threads {
+    /// Address of the memory: a page's first.
+    pub start: VirtAddr,
+    /// Its length in bytes.
+    pub len_bytes: u64,
+    /// Threads, 1 or more, with the process itself.
+    pub threads: u32,
+    /// Pages of a superpage.
+    pub superpage_pages: u64,
+}
+
+impl Threads {
+    /// The steps: map, start the threads, begin, write all pages, change the first of each
+    /// superpage, end, all exits.
+    ///
+    /// # Errors
+    /// Memory that lies nowhere, no threads, or superpages of no pages.
+    pub fn steps(self) -> Result<impl Iterator<Item = Step>, ProgramError> {
+        const NAME: &str = "threads";
+        let Self { start, len_bytes, threads, superpage_pages } = self;
+        let pages = region(NAME, start, len_bytes)?;
+        check(
+            NAME,
+            &[(threads > 0, "no threads"), (superpage_pages > 0, "superpages of no pages")],
+        )?;
+        let first = |action| Step { process: 0, action };
+        let write = move |thread: u32, page: u64| Step {
+            process: thread,
+            action: word(start, page * BASE_PAGE_BYTES, 4, AccessKind::Write, 0),
+        };
+        let turns = u64::from(threads);
+        let filled = (0..pages.count).map(move |page| write((page % turns) as u32, page));
+        let changed = (0..pages.count).step_by(superpage_pages as usize).flat_map(move |page| {
+            let one = PageRange::new(pages.start + page, 1);
+            let protect = move |protection| {
+                first(Action::Memory(TraceEvent::Protect { pages: one, protection }))
+            };
+            let last = pages.count - 1;
+            let again =
+                (0..threads).map(move |thread| write(thread, (page + u64::from(thread)).min(last)));
+            [protect(MapProtection::READ), protect(MapProtection::READ_WRITE)]
+                .into_iter()
+                .chain(again)
+        });
+        let others = (1..threads).map(move |child| first(Action::Thread { child }));
+        let exits = (1..threads).map(|process| Step { process, action: Action::Exit });
+        Ok(std::iter::once(first(anonymous(pages)))
+            .chain(others)
+            .chain([first(Action::Begin)])
+            .chain(filled)
+            .chain(changed)
+            .chain([first(Action::End)])
+            .chain(exits)
+            .chain([first(Action::Exit)]))
     }
 }
 

@@ -9,6 +9,7 @@ use swath_hw::{MemoryAccess, Translate};
 
 use crate::papers::superpages::kernel::{Kernel, KernelError, KernelStats};
 use crate::papers::superpages::process::{Action, Step};
+use crate::papers::superpages::processors::Shootdowns;
 use swath_trace::access::{AccessKind, MapBacking, TraceEvent};
 
 /// The cost of the measured parts of a program.
@@ -32,6 +33,12 @@ pub struct Cost {
     pub reserved_frames: u64,
     /// Frames that tables took at most, until then.
     pub table_frames_max: u64,
+    /// Descriptors cleaned to memory.
+    pub cleaned: u64,
+    /// Ticks of the timers.
+    pub ticks: u64,
+    /// Flushes of TLBs.
+    pub shootdowns: Shootdowns,
     /// All that was done until then, also what is not measured.
     pub total: KernelStats,
 }
@@ -46,10 +53,25 @@ impl AddAssign<KernelStats> for Cost {
         self.walk_cycles += core.walk_cycles;
         self.faults += stats.faults;
         self.copies += stats.copies;
+        self.cleaned += stats.cleaned;
+        self.ticks += stats.ticks;
+        self.shootdowns.flushes += stats.shootdowns.flushes;
+        self.shootdowns.remote += stats.shootdowns.remote;
+        self.shootdowns.remote_tlbs += stats.shootdowns.remote_tlbs;
         self.reserved_frames = stats.reserved_frames;
         self.table_frames_max = self.table_frames_max.max(stats.table_frames_max);
         self.total = stats;
     }
+}
+
+/// A process of the program, or a thread.
+#[derive(Clone, Copy)]
+struct Runner {
+    /// The kernel's process.
+    id: usize,
+    /// Its processor: processes and threads are dealt out in turn.
+    processor: usize,
+    is_thread: bool,
 }
 
 /// Makes all steps, and gives what those between [`Action::Begin`] and
@@ -66,15 +88,21 @@ pub fn execute<T: Translate, E: std::fmt::Display>(
     steps: impl Iterator<Item = Result<Step, E>>,
     line_bytes: u64,
 ) -> Result<Cost, KernelError> {
-    let mut processes: HashMap<u32, usize, FixedState> = HashMap::default();
-    processes.insert(0, kernel.spawn()?);
+    let mut runners: HashMap<u32, Runner, FixedState> = HashMap::default();
+    let mut started = 0;
+    let mut start = |id: usize, is_thread: bool| {
+        started += 1;
+        Runner { id, processor: started - 1, is_thread }
+    };
+    runners.insert(0, start(kernel.spawn()?, false));
     let mut cost = Cost::default();
     let mut measuring = false;
     for step in steps {
         let step = step.map_err(|error| KernelError::Machine(error.to_string()))?;
-        let id = *processes
+        let Runner { id, processor, is_thread } = *runners
             .get(&step.process)
             .ok_or_else(|| KernelError::Machine(format!("no process {}", step.process)))?;
+        kernel.act_on(processor);
         match step.action {
             Action::Access { addr, len_bytes, kind, dependent, compute_cycles } => {
                 let write = kind == AccessKind::Write;
@@ -90,11 +118,16 @@ pub fn execute<T: Translate, E: std::fmt::Display>(
             }
             Action::Memory(event) => apply(kernel, id, event)?,
             Action::Fork { child } => {
-                processes.insert(child, kernel.fork(id)?);
+                runners.insert(child, start(kernel.fork(id)?, false));
+            }
+            Action::Thread { child } => {
+                runners.insert(child, start(id, true));
             }
             Action::Exit => {
-                kernel.exit(id)?;
-                processes.remove(&step.process);
+                if !is_thread {
+                    kernel.exit(id)?;
+                }
+                runners.remove(&step.process);
             }
             Action::Begin => {
                 kernel.reset_stats();

@@ -33,7 +33,8 @@ impl<T: Translate> Kernel<'_, T> {
         pages: u64,
     ) -> Result<(u64, u64), KernelError> {
         let largest = self.config.levels.orders().last().map_or(1, |order| order.frames());
-        let colour = start.wrapping_sub(first_page) % largest;
+        let off = u64::from(!self.config.files_aligned);
+        let colour = start.wrapping_sub(first_page).wrapping_add(off) % largest;
         let (object, colour) = self.objects.file(file, colour);
         let index = first_page + colour;
         self.read_file(object, index..index + pages)?;

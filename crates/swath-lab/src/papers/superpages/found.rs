@@ -35,11 +35,15 @@ pub(crate) const FROM_L2: &str = "from L2";
 pub(crate) const IDEAL: &str = "never misses";
 /// The compiler of programs that are none.
 pub(crate) const NO_COMPILER: &str = "none";
-/// The recorded compiler.
+/// The recorded compilers.
 pub(crate) const GCC: &str = "GCC";
+pub(crate) const CLANG: &str = "CLANG";
 /// Programs beside the benchmarks.
 pub(crate) const FORKBOMB: &str = "forkbomb";
 pub(crate) const COMPILE: &str = "compiler";
+pub(crate) const BUILD: &str = "build";
+pub(crate) const SHIFTED_BUILD: &str = "build, files not aligned";
+pub(crate) const THREADS: &str = "threads";
 pub(crate) const RELEASE: &str = "munmap";
 
 /// Everything that the study measures.
@@ -95,6 +99,12 @@ pub(crate) fn numbers(cost: &Cost) -> Metrics {
         ("created", cost.total.pmap.created as f64),
         ("failed_table_words", cost.total.pmap.failed_table_words as f64),
         ("failed_reverse_words", cost.total.pmap.failed_reverse_words as f64),
+        ("faults", cost.faults as f64),
+        ("ticks", cost.ticks as f64),
+        ("cleaned", cost.cleaned as f64),
+        ("flushes", cost.shootdowns.flushes as f64),
+        ("remote_flushes", cost.shootdowns.remote as f64),
+        ("remote_tlbs", cost.shootdowns.remote_tlbs as f64),
     ])
 }
 

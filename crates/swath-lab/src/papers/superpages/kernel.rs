@@ -19,66 +19,35 @@
 //! mapping shows them ([`files`](crate::papers::superpages::files)); where another
 //! shows them shifted, promotion finds them not aligned.
 //!
-//! One processor runs all processes in turn; a switch flushes its TLBs (no
-//! address-space identifiers). What the kernel does takes the time that its
-//! [`Costs`] say, beside the accesses of walks. A chain of shadows is never
-//! collapsed.
+//! **Processors.** The caller says which one acts; a switch to another process flushes its TLBs (no
+//! address-space identifiers). Each has its own caches, memory and time: they share the tables,
+//! and the flushes that these owe ([`processors`](crate::papers::superpages::processors)).
+//!
+//! What the kernel does takes the time that its [`Costs`](crate::papers::superpages::config::Costs) say, beside the accesses of walks: a
+//! descriptor that is written is cleaned to memory, from where walks read, and its timer's
+//! [`ticks`](crate::papers::superpages::ticks) touch pages of its own. A chain of shadows is never collapsed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use swath_arch::{Attributes, Extent, Format, PageRange, Pfn, Regime, SliceMemory, Vpn};
-use swath_frame::reserve::{PopulateError, ReservationCounters, ReservationLevels, Reservations};
+use swath_frame::reserve::{PopulateError, ReservationCounters, Reservations};
 use swath_frame::{ByteRange, FrameAllocator, MemoryMap, PageBuddy};
-use swath_hw::processor::{Exception, ExceptionCause, MemoryAccess, Processor, ProcessorStats};
+use swath_hw::processor::{Exception, ExceptionCause, MemoryAccess, ProcessorStats};
 use swath_hw::{Denied, Translate, TranslationFault};
 use swath_vm::pmap::mappings::Reached;
 use swath_vm::{
     AddressSpace, Faulted, Flush, KeptPermissions, PageAccess, Pmap, PmapError, PmapStatistics,
-    ReverseMap, Site, Sizes, SpaceId, Spaces, Status,
+    ReverseMap, Site, Sizes, SpaceId, Spaces,
 };
 
+use crate::papers::superpages::config::Config;
 use crate::papers::superpages::objects::Objects;
+use crate::papers::superpages::processors::{Processors, Shootdowns, descriptors};
 use swath_trace::access::MapBacking;
 
 /// Words of table memory; the frames after it hold data, which have no bytes.
 const WORDS_PER_FRAME: usize = 512;
-
-/// Costs of the kernel's work in cycles of the core.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Costs {
-    /// Entering and leaving the kernel for a page fault, and finding the page.
-    pub fault_cycles: u64,
-    /// Clearing a frame.
-    pub zero_cycles: u64,
-    /// Copying a frame.
-    pub copy_cycles: u64,
-    /// Switching to another process.
-    pub switch_cycles: u64,
-    /// Unmapping one page, of whatever size.
-    pub unmap_cycles: u64,
-}
-
-/// A machine and its kernel's policy.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The translation format.
-    pub format: Format,
-    /// Superpage sizes; none is superpages off.
-    pub sizes: Sizes,
-    /// The levels at which frames are reserved; ignored if superpages are off.
-    pub levels: ReservationLevels,
-    /// Place of the accessed and dirty flags.
-    pub status: Status,
-    /// Frames for tables, from frame 0 on.
-    pub table_frames: u64,
-    /// Free blocks for data, after those.
-    pub data: Vec<Extent>,
-    /// PV entries in all.
-    pub reverse_entries: u32,
-    /// Costs of the kernel's work.
-    pub costs: Costs,
-}
 
 /// Reasons why the kernel could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -122,9 +91,9 @@ fn machine(error: impl std::fmt::Display) -> KernelError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapping {
     pub(super) pages: u64,
-    object: u64,
+    pub(super) object: u64,
     /// The object's index of the first page.
-    index: u64,
+    pub(super) index: u64,
     pub(super) writable: bool,
     executable: bool,
     /// The object is shared with others, who must not see what is written here.
@@ -161,20 +130,25 @@ pub struct KernelStats {
     pub reserved_frames: u64,
     /// Switches between processes.
     pub switches: u64,
+    /// Ticks of the timers.
+    pub ticks: u64,
+    /// Descriptors cleaned to memory.
+    pub cleaned: u64,
+    /// Flushes of TLBs.
+    pub shootdowns: Shootdowns,
 }
 
 /// The kernel with its machine.
 pub struct Kernel<'m, T> {
-    memory: &'m SliceMemory<'m>,
+    pub(super) memory: &'m SliceMemory<'m>,
     tables: Tables<'m>,
     pub(super) frames: Allocator,
     pmap: Pmap<Vec<u64>>,
     pub(super) config: &'m Config,
-    core: Processor<T>,
+    pub(super) processors: Processors<T>,
     processes: Vec<Option<Process<'m>>>,
     pub(super) objects: Objects,
-    running: Option<usize>,
-    stats: KernelStats,
+    pub(super) stats: KernelStats,
 }
 
 /// The processes' spaces, as a pmap reaches them.
@@ -194,17 +168,20 @@ impl<'m, I: FnMut(SpaceId, Flush)> Spaces for Reach<'_, 'm, I> {
     }
 }
 
-/// Boots a kernel and hands it to `run`. `make` builds what translates for the
-/// core of the `processor`.
+/// Boots a kernel and hands it to `run`. `make` builds what translates for each
+/// `processor`.
 ///
 /// # Errors
 /// [`KernelError`]: the machine cannot be, or `run` failed.
 pub fn boot<T: Translate, R>(
     config: &Config,
     processor: &swath_hw::ProcessorConfig,
-    make: impl FnOnce(Regime) -> Result<T, KernelError>,
+    make: impl Fn(Regime) -> Result<T, KernelError>,
     run: impl FnOnce(&mut Kernel<'_, T>) -> Result<R, KernelError>,
 ) -> Result<R, KernelError> {
+    if config.processors == 0 {
+        return Err(KernelError::Machine("a machine without processors".to_owned()));
+    }
     let mut words = vec![0; config.table_frames as usize * WORDS_PER_FRAME];
     let memory = SliceMemory::new(Pfn::new(0), &mut words);
     let orders = crate::papers::page_buddy::setting::pbs(
@@ -237,17 +214,20 @@ pub fn boot<T: Translate, R>(
     let nothing =
         AddressSpace::new(config.format, swath_arch::Coalescing::None, &memory, &tables, &tables)
             .map_err(machine)?;
-    let core = Processor::new(processor, make(nothing.regime())?).map_err(machine)?;
+    let mmus: Result<Vec<T>, KernelError> =
+        (0..config.processors).map(|_| make(nothing.regime())).collect();
+    let shootdown_cycles = config.costs.shootdown_cycles;
+    let processors =
+        Processors::new(mmus?, processor, config.ticks, shootdown_cycles).map_err(machine)?;
     let mut kernel = Kernel {
         memory: &memory,
         tables: &tables,
         frames,
         pmap: Pmap::new(reverse),
         config,
-        core,
+        processors,
         processes: Vec::new(),
         objects: Objects::default(),
-        running: None,
         stats: KernelStats::default(),
     };
     run(&mut kernel)
@@ -433,12 +413,14 @@ impl<'m, T: Translate> Kernel<'m, T> {
             self.unmap(id, range)?;
         }
         self.note_tables();
-        if self.running == Some(id) {
-            self.core.invalidate_all();
-            self.running = None;
-        }
+        self.processors.stop(space_id(id));
         self.processes[id] = None;
         Ok(())
+    }
+
+    /// Lets all that follows happen on a processor, `processor` modulo their number.
+    pub fn act_on(&mut self, processor: usize) {
+        self.processors.choose(processor);
     }
 
     /// Makes an access of a process, with the faults it takes.
@@ -446,20 +428,25 @@ impl<'m, T: Translate> Kernel<'m, T> {
     /// # Errors
     /// [`KernelError`].
     pub fn access(&mut self, id: usize, access: &MemoryAccess) -> Result<(), KernelError> {
-        if self.running != Some(id) {
+        if self.processors.running() != Some(space_id(id)) {
             self.switch(id)?;
         }
-        let mut made = self.core.access(self.memory, access);
+        if let Some(ticks) = self.config.ticks
+            && self.processors.tick_is_due(ticks.period_cycles)
+        {
+            self.tick(id, ticks.pages)?;
+        }
+        let mut made = self.processors.core().access(self.memory, access);
         while let Err(exception) = made {
             self.handle(id, exception)?;
-            made = self.core.access(self.memory, &access.again());
+            made = self.processors.core().access(self.memory, &access.again());
         }
         Ok(())
     }
 
     /// Sets all counters but those of reservations and the pmap to 0.
     pub fn reset_stats(&mut self) {
-        self.core.reset_stats();
+        self.processors.reset_stats();
         self.stats = KernelStats::default();
     }
 
@@ -468,10 +455,10 @@ impl<'m, T: Translate> Kernel<'m, T> {
     /// # Errors
     /// [`KernelError`]: simulated time is used up.
     pub fn stats(&mut self) -> Result<KernelStats, KernelError> {
-        self.core.finish().map_err(machine)?;
         self.note_tables();
         Ok(KernelStats {
-            processor: self.core.stats(),
+            processor: self.processors.finish().map_err(machine)?,
+            shootdowns: self.processors.shootdowns,
             pmap: self.pmap.statistics(),
             reservations: self.frames.counters(),
             reserved_frames: self.frames.reserved_frames(),
@@ -501,6 +488,18 @@ impl<'m, T: Translate> Kernel<'m, T> {
         self.pmap.check(&mut reach, ids.into_iter()).map_err(machine)
     }
 
+    /// Returns a processor and the page of `pages` for which its TLBs hold what the tables of the
+    /// process that it runs do not.
+    pub fn stale(&self, pages: PageRange) -> Option<(usize, Vpn)>
+    where
+        T: Clone,
+    {
+        self.processors.stale(pages, |space, page| {
+            let process = self.processes.get(usize::try_from(space.0).ok()?)?.as_ref()?;
+            process.space.translate(page).ok()
+        })
+    }
+
     fn process(&self, id: usize) -> Result<&Process<'m>, KernelError> {
         self.processes.get(id).and_then(Option::as_ref).ok_or(KernelError::NoProcess(id))
     }
@@ -509,8 +508,8 @@ impl<'m, T: Translate> Kernel<'m, T> {
         self.processes.get_mut(id).and_then(Option::as_mut).ok_or(KernelError::NoProcess(id))
     }
 
-    /// Runs an operation of the pmap; the TLBs of the running process are kept
-    /// right. `id` only has to exist.
+    /// Runs an operation of the pmap, with the flushes and the cleaning of descriptors that it owes.
+    /// `id` only has to exist.
     pub(super) fn with_pmap<R>(
         &mut self,
         id: usize,
@@ -520,36 +519,30 @@ impl<'m, T: Translate> Kernel<'m, T> {
         ) -> Result<R, PmapError>,
     ) -> Result<R, KernelError> {
         self.process(id)?;
-        let (running, core) = (self.running, &mut self.core);
-        let mut invalidate = |space: SpaceId, flush: Flush| {
-            // What does not run has nothing in the TLBs.
-            if running.is_some_and(|running| space == space_id(running)) {
-                // Either takes the walk cache with it, whether links changed or not.
-                match flush.range.count {
-                    1 => core.invalidate_page(flush.range.start),
-                    _ => core.invalidate_range(flush.range),
-                }
-            }
-        };
+        let before = descriptors(&self.pmap.statistics());
+        let processors = &mut self.processors;
+        let mut invalidate = |space: SpaceId, flush: Flush| processors.flush(space, flush.range);
         let mut reach = Reach {
             processes: &mut self.processes,
             invalidate: &mut invalidate as &mut dyn FnMut(SpaceId, Flush),
         };
-        operation(&mut self.pmap, &mut reach).map_err(machine)
+        let done = operation(&mut self.pmap, &mut reach).map_err(machine)?;
+        let cleaned = descriptors(&self.pmap.statistics()) - before;
+        self.stats.cleaned += cleaned;
+        self.spend(cleaned * self.config.costs.clean_cycles);
+        Ok(done)
     }
 
     fn switch(&mut self, id: usize) -> Result<(), KernelError> {
         let root = self.process(id)?.space.regime().root;
-        self.core.mmu_mut().set_root(root).map_err(machine)?;
-        self.core.spend(self.config.costs.switch_cycles);
-        self.stats.kernel_cycles += self.config.costs.switch_cycles;
+        self.processors.run(space_id(id), root).map_err(machine)?;
+        self.spend(self.config.costs.switch_cycles);
         self.stats.switches += 1;
-        self.running = Some(id);
         Ok(())
     }
 
     fn spend(&mut self, cycles: u64) {
-        self.core.spend(cycles);
+        self.processors.core().spend(cycles);
         self.stats.kernel_cycles += cycles;
     }
 
@@ -583,7 +576,11 @@ impl<'m, T: Translate> Kernel<'m, T> {
     }
 
     /// The mapping around a page, and its first page.
-    fn mapping_at(&self, id: usize, page: Vpn) -> Result<Option<(u64, Mapping)>, KernelError> {
+    pub(super) fn mapping_at(
+        &self,
+        id: usize,
+        page: Vpn,
+    ) -> Result<Option<(u64, Mapping)>, KernelError> {
         let before = self.process(id)?.mappings.range(..=page.raw()).next_back();
         Ok(before.filter(|(at, m)| page.raw() - **at < m.pages).map(|(&at, &m)| (at, m)))
     }
@@ -657,7 +654,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         index: u64,
         bounds: std::ops::Range<u64>,
     ) -> Result<Pfn, KernelError> {
-        let now = self.core.now();
+        let now = self.processors.core().now();
         // Without superpages frames come one by one: a reservation within the
         // bounds of a single page is none.
         let bounds = if self.config.sizes == Sizes::NONE { index..index + 1 } else { bounds };
@@ -690,6 +687,6 @@ impl<'m, T: Translate> Kernel<'m, T> {
 }
 
 /// A process's space has the process's number.
-fn space_id(id: usize) -> SpaceId {
+pub(super) fn space_id(id: usize) -> SpaceId {
     SpaceId(u32::try_from(id).unwrap_or(u32::MAX))
 }

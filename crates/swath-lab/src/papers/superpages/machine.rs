@@ -6,10 +6,12 @@ use swath_hw::processor::presets::{ARMADA_XP, CORTEX_A53, ProcessorPreset, SKYLA
 use swath_hw::{Geometry, Hierarchy, HierarchyConfig, ProcessorConfig};
 use swath_vm::{Sizes, Status};
 
+use crate::papers::superpages::config::{Config, Costs};
 use crate::papers::superpages::execute::{Cost, execute};
-use crate::papers::superpages::kernel::{Config, Costs, KernelError, boot};
+use crate::papers::superpages::kernel::{KernelError, boot};
 use crate::papers::superpages::plan::{ProcessorName, SuperpagesPlan, WalksFrom};
 use crate::papers::superpages::process::Step;
+use crate::papers::superpages::processors::Ticks;
 
 /// A mode: the superpages that are on.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,8 @@ pub(crate) struct SimulatedMachine {
     pub(crate) core: ProcessorConfig,
     pub(crate) translation: HierarchyConfig,
     pub(crate) costs: Costs,
+    pub(crate) processors: usize,
+    pub(crate) ticks: Option<Ticks>,
     pub(crate) data_frames: u64,
 }
 
@@ -79,6 +83,11 @@ impl SimulatedMachine {
             machine.tlb_miss_cycles.map_or(core.tlb_miss_cycles, |own| own.small());
         core.outstanding_max =
             machine.outstanding_max.map_or(core.outstanding_max, |own| own.small());
+        core.write_buffer_entries =
+            machine.write_buffer_entries.map_or(core.write_buffer_entries, |own| own.small());
+        core.stream_after_lines =
+            machine.stream_after_lines.map_or(core.stream_after_lines, |own| own.small());
+        core.prefetch_lines = machine.prefetch_lines.map_or(core.prefetch_lines, |own| own.small());
         if let Some(from) = machine.walks_from {
             core.walks_from = source(from);
         }
@@ -92,12 +101,19 @@ impl SimulatedMachine {
                 copy_cycles: machine.copy_cycles.get(),
                 switch_cycles: machine.switch_cycles.get(),
                 unmap_cycles: machine.unmap_cycles.get(),
+                clean_cycles: machine.clean_cycles.get(),
+                shootdown_cycles: machine.shootdown_cycles.get(),
             },
+            processors: machine.processors.get() as usize,
+            ticks: (machine.tick_hz.get() > 0).then(|| Ticks {
+                period_cycles: u64::from(preset.core_clock_mhz) * 1_000_000 / machine.tick_hz.get(),
+                pages: machine.tick_pages.get(),
+            }),
             data_frames: machine.memory_mib.get() << 8,
         }
     }
 
-    /// A kernel on this machine, with memory that is free as a whole.
+    /// A kernel on one processor of this machine, with memory that is free as a whole.
     pub(crate) fn kernel(&self, mode: &Mode, status: Status) -> Config {
         Config {
             format: self.preset.format,
@@ -108,6 +124,9 @@ impl SimulatedMachine {
             data: vec![Extent::new(Pfn::new(TABLE_FRAMES), self.data_frames)],
             reverse_entries: u32::try_from(2 * self.data_frames).unwrap_or(u32::MAX),
             costs: self.costs,
+            processors: 1,
+            files_aligned: true,
+            ticks: self.ticks,
         }
     }
 

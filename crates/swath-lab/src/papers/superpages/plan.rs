@@ -26,6 +26,8 @@ pub struct SuperpagesPlan {
     pub benchmarks: Vec<Benchmark>,
     /// A tree of processes.
     pub forkbomb: ForkbombPlan,
+    /// Threads of one process.
+    pub threads: ThreadsPlan,
     /// Coalescing and superpages on fragmented memory.
     pub blocks: FragmentedPlan,
     /// Measurements of the machine that runs the study, if it is to be measured.
@@ -79,8 +81,14 @@ pub type KernelCycles = Bounded<0, 1_000_000>;
 pub struct SuperpageMachine {
     /// The processor.
     pub processor: ProcessorName,
-    /// Memory for data.
-    pub memory_mib: Bounded<16, 1024>,
+    /// Memory for data; the chips hold 2 GiB.
+    pub memory_mib: Bounded<16, 2032>,
+    /// Processors, each with a second cache and a memory to itself. One process needs one of them.
+    pub processors: Bounded<1, 16>,
+    /// Ticks of each processor's timer in a second, 0 for none.
+    pub tick_hz: Bounded<0, 100_000>,
+    /// Pages of the kernel that a tick touches.
+    pub tick_pages: Bounded<0, 4096>,
     /// Entries of the TLB, for all sizes.
     pub tlb_entries: Option<Bounded<1, 65_536>>,
     /// Entries of the TLB before it.
@@ -99,6 +107,12 @@ pub struct SuperpageMachine {
     pub tlb_miss_cycles: Option<Bounded<0, 10_000>>,
     /// Loads that may be missing at once.
     pub outstanding_max: Option<Bounded<1, 64>>,
+    /// Missing lines that writes may wait for.
+    pub write_buffer_entries: Option<Bounded<0, 64>>,
+    /// Full lines after which writes stream, 0 for never.
+    pub stream_after_lines: Option<Bounded<0, 1024>>,
+    /// Lines read ahead of loads.
+    pub prefetch_lines: Option<Bounded<0, 64>>,
     /// The place where the reads of walks begin.
     pub walks_from: Option<WalksFrom>,
     /// Cycles of a page fault, apart from clearing or copying.
@@ -111,11 +125,14 @@ pub struct SuperpageMachine {
     pub switch_cycles: KernelCycles,
     /// Cycles of unmapping, for each page of whatever size.
     pub unmap_cycles: KernelCycles,
+    /// Cycles of cleaning a descriptor to memory.
+    pub clean_cycles: KernelCycles,
+    /// Cycles of invalidating TLBs of other processors.
+    pub shootdown_cycles: KernelCycles,
 }
 
 impl SuperpageMachine {
-    /// The talk's machine as conditions of its claims. The place where walks
-    /// begin is none of them, as the talk does not give it.
+    /// The talk's machine as conditions of its claims.
     pub fn conditions(&self) -> Conditions {
         let own = self.tlb_entries.is_none()
             && self.micro_tlb_entries.is_none()
@@ -125,7 +142,11 @@ impl SuperpageMachine {
             && self.l2_cycles.is_none()
             && self.memory_cycles.is_none()
             && self.tlb_miss_cycles.is_none()
-            && self.outstanding_max.is_none();
+            && self.outstanding_max.is_none()
+            && self.write_buffer_entries.is_none()
+            && self.stream_after_lines.is_none()
+            && self.prefetch_lines.is_none()
+            && self.walks_from.is_none();
         Conditions::new()
             .same("processor", ProcessorName::ArmadaXp.key(), self.processor.key())
             .met(own, "a processor with other TLBs, caches or latencies than the talk's")
@@ -143,7 +164,7 @@ impl SuperpageMachine {
 }
 
 /// Size of a benchmark's buffer in MiB.
-pub type BufferMib = Bounded<1, 768>;
+pub type BufferMib = Bounded<1, 1524>;
 
 /// Number of accesses of a benchmark.
 pub type AccessCount = Bounded<1000, { 1 << 32 }>;
@@ -274,6 +295,16 @@ pub struct ForkbombPlan {
     pub depth: Forms<Bounded<0, 10>>,
     /// Pages that each child writes.
     pub written_pages: Bounded<0, 4096>,
+}
+
+/// Threads of one process that fill its memory together.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadsPlan {
+    /// The memory.
+    pub mib: Bounded<1, 12>,
+    /// Threads, which the processors share out.
+    pub threads: Bounded<1, 16>,
 }
 
 /// Measurements of the machine that runs the study.

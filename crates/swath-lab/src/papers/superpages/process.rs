@@ -51,7 +51,12 @@ pub enum Action {
         /// The child, whose steps may follow.
         child: u32,
     },
-    /// The process ends, and all that it has mapped is given back.
+    /// A thread starts in this process's address space.
+    Thread {
+        /// The thread, whose steps may follow, until it exits before its process.
+        child: u32,
+    },
+    /// The process ends, and all that it has mapped is given back; or the thread ends.
     Exit,
     /// Here begins what the benchmark measures.
     Begin,
@@ -65,8 +70,8 @@ pub enum Action {
 /// and exit at once, since what they did is not recorded.
 ///
 /// What is measured ([`Action::Begin`] to [`Action::End`]) is each burst of a
-/// sampled recording, and all of a whole one. [`TraceEvent::Skip`] stands where
-/// accesses were left out. Memory: the recording's buffers.
+/// sampled recording but for its first quarter, in which caches and TLBs warm up, and all of a
+/// whole one. [`TraceEvent::Skip`] stands where accesses were left out. Memory: the recording's buffers.
 pub fn replay(
     trace: TraceReader,
     access_cycles: u32,
@@ -82,6 +87,30 @@ pub fn replay(
         ready: VecDeque::with_capacity(4),
         ended: false,
     }
+}
+
+/// Recorded programs one after the other, as children of process 0, which does nothing else: a
+/// build. Each is replayed as [`replay`] does; files with one number are one file in all of them.
+pub fn replay_in_turn(
+    traces: impl IntoIterator<Item = TraceReader>,
+    access_cycles: u32,
+) -> impl Iterator<Item = Result<Step, TraceError>> {
+    // The children of each have the numbers after its own.
+    const APART: u32 = 1 << 16;
+    let programs = traces.into_iter().zip(1..).flat_map(move |(trace, nth)| {
+        let own = nth * APART;
+        let start = Step { process: 0, action: Action::Fork { child: own } };
+        let steps = replay(trace, access_cycles).map(move |step| {
+            let Step { process, action } = step?;
+            let action = match action {
+                Action::Fork { child } => Action::Fork { child: own + child },
+                action => action,
+            };
+            Ok(Step { process: own + process, action })
+        });
+        std::iter::once(Ok(start)).chain(steps)
+    });
+    programs.chain([Ok(Step { process: 0, action: Action::Exit })])
 }
 
 /// The steps of [`replay`].
@@ -109,7 +138,10 @@ impl Replay {
     }
 
     fn access(&mut self, access: MemoryAccess) -> Step {
-        let on = self.sampling.is_none_or(|s| self.position % s.period_accesses < s.burst_accesses);
+        let on = self.sampling.is_none_or(|sampling| {
+            let within = self.position % sampling.period_accesses;
+            (sampling.burst_accesses / 4..sampling.burst_accesses).contains(&within)
+        });
         self.measure(on);
         self.position = self.position.saturating_add(1);
         let MemoryAccess { addr, len_bytes, kind } = access;

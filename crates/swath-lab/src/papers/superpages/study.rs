@@ -9,11 +9,13 @@ use crate::papers::superpages::bench::{Bench, Flags, Point, READINGS, page_buddy
 use crate::papers::superpages::claims;
 use crate::papers::superpages::figures;
 use crate::papers::superpages::found::{
-    COMPILE, FORKBOMB, FROM_L2, GCC, IDEAL, NO_COMPILER, PLAN, RELEASE, TalkFound, numbers,
+    BUILD, CLANG, COMPILE, FORKBOMB, FROM_L2, GCC, IDEAL, NO_COMPILER, PLAN, RELEASE,
+    SHIFTED_BUILD, THREADS, TalkFound, numbers,
 };
 use crate::papers::superpages::machine::{SimulatedMachine, modes};
 use crate::papers::superpages::plan::{Benchmark, SuperpagesPlan, WalksFrom};
 use crate::papers::superpages::real;
+use crate::source::real::Compiler;
 use crate::study::bounds::Bounded;
 use crate::study::claim::Statement;
 use crate::study::grid::{Grid, Value};
@@ -113,8 +115,17 @@ fn points(bench: &Bench<'_>) -> Vec<Point> {
     let mut points = Vec::new();
     for mode in 0..bench.modes.len() {
         points.extend(benchmarks().map(|index| Point::Benchmark { index, mode, from: None }));
-        let (forkbomb, compiler) = (Point::Forkbomb { mode }, Point::Compiler { mode });
-        points.extend([forkbomb, compiler, Point::Release { mode }]);
+        points.extend([Point::Forkbomb { mode }, Point::Threads { mode }, Point::Release { mode }]);
+        for compiler in [Compiler::Gcc, Compiler::Clang] {
+            let build = |files_aligned| Point::Build { compiler, mode, files_aligned };
+            // The quick form has what claims are judged on.
+            if mode < 2 || !bench.quick {
+                points.push(build(true));
+            }
+            if !bench.quick {
+                points.extend([build(false), Point::Compiler { compiler, mode }]);
+            }
+        }
         for reading in 0..=READINGS.len() {
             points.extend([false, true].map(|ideal| Point::Misses { reading, mode, ideal }));
         }
@@ -139,10 +150,20 @@ fn is_random(plan: &SuperpagesPlan, point: &Point) -> bool {
         Point::Benchmark { index, .. } => plan.benchmarks[index].is_random(),
         Point::Blocks { .. } | Point::Sparse { .. } => true,
         Point::Forkbomb { .. }
+        | Point::Threads { .. }
         | Point::Compiler { .. }
+        | Point::Build { .. }
         | Point::Release { .. }
         | Point::Misses { .. }
         | Point::FirstWrites { .. } => false,
+    }
+}
+
+/// The name of a recorded compiler on its axis.
+const fn compiler_name(compiler: Compiler) -> &'static str {
+    match compiler {
+        Compiler::Gcc => GCC,
+        Compiler::Clang => CLANG,
     }
 }
 
@@ -166,7 +187,16 @@ fn place<'f>(
         Point::Forkbomb { mode: at } => {
             (&mut found.exact, program(FORKBOMB, NO_COMPILER, mode(at), PLAN))
         }
-        Point::Compiler { mode: at } => (&mut found.exact, program(COMPILE, GCC, mode(at), PLAN)),
+        Point::Threads { mode: at } => {
+            (&mut found.exact, program(THREADS, NO_COMPILER, mode(at), PLAN))
+        }
+        Point::Compiler { compiler, mode: at } => {
+            (&mut found.exact, program(COMPILE, compiler_name(compiler), mode(at), PLAN))
+        }
+        Point::Build { compiler, mode: at, files_aligned } => {
+            let title = if files_aligned { BUILD } else { SHIFTED_BUILD };
+            (&mut found.exact, program(title, compiler_name(compiler), mode(at), PLAN))
+        }
         Point::Release { mode: at } => {
             (&mut found.exact, program(RELEASE, NO_COMPILER, mode(at), PLAN))
         }
