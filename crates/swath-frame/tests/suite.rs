@@ -23,5 +23,6 @@ mod reservation;
 mod reservation_model;
 mod runs;
 mod segment;
+mod segment_migrate;
 mod segment_paper;
 mod segment_small;
