@@ -44,6 +44,12 @@ pub struct Options {
     /// `SWATH_EMPTY_EIGHTHS`: the emptiness threshold f in eighths, 1 to 7: a superblock that is so
     /// empty may go to other threads. Default 7.
     pub empty_eighths: u32,
+    /// `SWATH_SLACK`: number of superblocks of one size and that emptiness which a thread keeps all the
+    /// same (the K of Hoard). Up to [`SLACK_MAX`](Self::SLACK_MAX); default 4.
+    pub slack: u32,
+    /// `SWATH_HEAPS`: number of threads that have a heap of their own at a time (the paper's P); all
+    /// others share one more, behind a lock. 1 to 8191, the default.
+    pub heaps: u32,
     /// `SWATH_GUARD`: true puts an address range that faults behind every segment. Default false.
     pub guard: bool,
     /// `SWATH_QUARANTINE`: number of freed blocks of a thread that wait before they may be
@@ -141,6 +147,8 @@ impl Default for Options {
             purge_delay_ms: 1000,
             background: false,
             empty_eighths: 7,
+            slack: 4,
+            heaps: *Self::HEAPS.end(),
             guard: false,
             quarantine: 0,
             canary: false,
@@ -154,6 +162,10 @@ impl Options {
     pub const ARENA_MIB: RangeInclusive<u64> = 2..=16 << 20;
     /// Thresholds of emptiness that there may be.
     pub const EMPTY_EIGHTHS: RangeInclusive<u32> = 1..=7;
+    /// The most superblocks that a thread may keep of each size.
+    pub const SLACK_MAX: u32 = 1024;
+    /// Numbers of heaps that there may be.
+    pub const HEAPS: RangeInclusive<u32> = 1..=8191;
     /// Bytes of the longest reserve that may be asked for.
     pub const RESERVE_MAX: u64 = 16 << 40;
     /// Number of blocks in the longest quarantine.
@@ -180,6 +192,8 @@ impl Options {
         read(c"SWATH_EMPTY_EIGHTHS", |o, value| {
             Some(Self { empty_eighths: value.try_into().ok()?, ..o })
         });
+        read(c"SWATH_SLACK", |o, value| Some(Self { slack: value.try_into().ok()?, ..o }));
+        read(c"SWATH_HEAPS", |o, value| Some(Self { heaps: value.try_into().ok()?, ..o }));
         read(c"SWATH_GUARD", |o, value| Some(Self { guard: flag(value)?, ..o }));
         read(c"SWATH_QUARANTINE", |o, value| {
             Some(Self { quarantine: value.try_into().ok()?, ..o })
@@ -212,6 +226,8 @@ impl Options {
             ("arena_mib", arena, Self::ARENA_MIB.contains(&arena)),
             ("reserve_bytes", self.reserve_bytes, self.reserve_bytes <= Self::RESERVE_MAX),
             ("empty_eighths", eighths.into(), Self::EMPTY_EIGHTHS.contains(&eighths)),
+            ("slack", self.slack.into(), self.slack <= Self::SLACK_MAX),
+            ("heaps", self.heaps.into(), Self::HEAPS.contains(&self.heaps)),
             ("quarantine", self.quarantine.into(), self.quarantine <= Self::QUARANTINE_MAX),
         ];
         match checks.into_iter().find(|&(.., holds)| !holds) {

@@ -1,5 +1,7 @@
 //! The functions within one process: every test of it shares the pool.
 
+mod alone;
+
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::NonNull;
 
@@ -7,6 +9,8 @@ use swath_arch::testing::Random;
 use swath_cmt::{
     Cmt, ExtentsError, OnError, OptionError, Options, OutOfMemory, PhysicalUnknown, Populate, Purge,
 };
+
+use crate::alone::alone;
 
 /// A block in use, with a byte of its own.
 struct Block {
@@ -129,6 +133,8 @@ fn options_out_of_range_are_named() {
     for (options, name, value) in [
         (Options { arena_mib: 1, ..defaults }, "arena_mib", 1),
         (Options { empty_eighths: 0, ..defaults }, "empty_eighths", 0),
+        (Options { slack: 1025, ..defaults }, "slack", 1025),
+        (Options { heaps: 0, ..defaults }, "heaps", 0),
         (Options { quarantine: 5000, ..defaults }, "quarantine", 5000),
     ] {
         assert_eq!(options.check(), Err(OptionError { name, value }));
@@ -168,4 +174,35 @@ fn safe_calls_with_anything_are_refused() {
         swath_cmt::purge(which);
     }
     assert!(swath_cmt::begin_with(Options::default()).is_err(), "it has begun");
+}
+
+/// With two heaps, ten threads that all hold blocks are served, by the one that they share.
+#[test]
+fn threads_beyond_the_heaps_share_one() {
+    alone("threads_beyond_the_heaps_share_one", || {
+        let options = Options { heaps: 2, slack: 0, empty_eighths: 1, ..Options::from_env() };
+        swath_cmt::begin_with(options).expect("nothing was allocated");
+        let all = std::sync::Barrier::new(10);
+        std::thread::scope(|scope| {
+            for byte in 0..10 {
+                let all = &all;
+                scope.spawn(move || {
+                    let block = |n: usize| {
+                        let size = 16 + n * 37 % 5000;
+                        Block::fill(swath_cmt::allocate(size).expect("memory"), size, byte)
+                    };
+                    let blocks: Vec<Block> = (0..2000).map(block).collect();
+                    all.wait();
+                    let heaps = swath_cmt::stats().threads;
+                    all.wait();
+                    for block in blocks {
+                        assert!(block.is_intact(block.size));
+                        // SAFETY: in use, and not after.
+                        unsafe { swath_cmt::free(block.at) };
+                    }
+                    assert_eq!(heaps, 3);
+                });
+            }
+        });
+    });
 }

@@ -71,6 +71,12 @@ pub struct cmt_options {
     /// `SWATH_BACKGROUND`: 1 has a thread of the library's own return free memory to the system, even while
     /// the process does nothing. Default 0: calls that take long return it.
     pub background: u32,
+    /// `SWATH_SLACK`: number of superblocks of one size, as empty as `empty_eighths` says, which a thread
+    /// keeps all the same (the K of Hoard). Up to 1024; default 4.
+    pub slack: u32,
+    /// `SWATH_HEAPS`: number of threads that have a heap of their own at a time (the paper's P); all
+    /// others share one more, behind a lock. 1 to 8191, the default.
+    pub heaps: u32,
 }
 
 impl From<Options> for cmt_options {
@@ -101,6 +107,8 @@ impl From<Options> for cmt_options {
             reserve_bytes: options.reserve_bytes,
             dontfork: options.dontfork.into(),
             background: options.background.into(),
+            slack: options.slack,
+            heaps: options.heaps,
         }
     }
 }
@@ -124,6 +132,8 @@ impl TryFrom<cmt_options> for Options {
             populate: u64::from(options.populate).try_into().map_err(out_of_range)?,
             purge_delay_ms: options.purge_ms,
             empty_eighths: options.empty_eighths,
+            slack: options.slack,
+            heaps: options.heaps,
             guard: flag(options.guard)?,
             quarantine: options.quarantine,
             canary: flag(options.canary)?,

@@ -28,9 +28,6 @@ use crate::source::mapping::{Mapped, Zeroed};
 use crate::source::pages::ArenaPages;
 use crate::source::runs::Runs;
 
-/// The most threads that have a heap at a time, one for each chunk at most; others share one.
-const HEAPS_MAX: usize = 8192;
-
 /// The shortest arena that is made where the environment names none.
 const ARENA_MIB_LEAST: u64 = 8;
 
@@ -150,13 +147,15 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<Process> {
         superblocks: mapped.table::<Superblock>(units)?,
         returned: mapped.table::<Returned>(units)?,
         live: mapped.table::<Live>(units)?,
-        heaps: mapped.table::<HeapSlot>(chunks.min(HEAPS_MAX))?,
+        // No more than chunks, and one that the threads beyond share.
+        heaps: mapped.table::<HeapSlot>(chunks.min(options.heaps as usize) + 1)?,
         dirty: mapped.table(dirty_words(units))?,
     };
     let shape = BufferOptions {
         empty_eighths: options.empty_eighths,
         // What was free at one purge goes with the next.
         purge_delay: options.purge_delay_ms / if options.background { 2 } else { 1 },
+        slack: options.slack,
         guard_segments: options.guard,
         ..BufferOptions::default()
     };

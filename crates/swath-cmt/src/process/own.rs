@@ -57,7 +57,7 @@ fn with_new<T>(word: usize, act: impl FnOnce(&mut Thread) -> T) -> Option<T> {
     }
     let mut shared = process.shared.lock();
     if shared.is_none() {
-        *shared = process.attach();
+        *shared = process.attach_shared();
     }
     shared.as_mut().map(act)
 }

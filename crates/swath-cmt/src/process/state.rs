@@ -12,7 +12,7 @@ use swath_pool::BufferFreeError;
 use crate::lock::Futex;
 use crate::options::Options;
 use crate::process::canary::{CANARY_BYTES, Canary};
-use crate::process::thread::{Pool, Thread};
+use crate::process::thread::{Local, Pool, Thread};
 use crate::source::backing::Backing;
 
 /// A pool, and what it was made with.
@@ -122,8 +122,17 @@ impl Process {
         Ok(self.pool.usable_size(block)?.saturating_sub(room))
     }
 
-    /// Makes the state of another thread.
+    /// Makes the state of another thread, sparing the last of the heaps' slots for the shared state.
     pub(crate) fn attach(&'static self) -> Option<Thread> {
-        Thread::new(self.pool.attach()?, self.options.quarantine as usize, self.canary)
+        self.state_of(self.pool.attach_sparing(1)?)
+    }
+
+    /// Makes the state that threads without a heap share.
+    pub(crate) fn attach_shared(&'static self) -> Option<Thread> {
+        self.state_of(self.pool.attach()?)
+    }
+
+    fn state_of(&self, heap: Local) -> Option<Thread> {
+        Thread::new(heap, self.options.quarantine as usize, self.canary)
     }
 }

@@ -37,8 +37,18 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// O(h) for h slots used so far.
     #[must_use]
     pub fn attach(&self) -> Option<LocalHeap<'_, 'm, L, S>> {
+        self.attach_sparing(0)
+    }
+
+    /// Makes a processor heap as [`attach`](Self::attach) does, in none of the last `spared` slots: they
+    /// are left to other callers.
+    ///
+    /// O(h) for h slots used so far.
+    #[must_use]
+    pub fn attach_sparing(&self, spared: usize) -> Option<LocalHeap<'_, 'm, L, S>> {
         let mut guard = self.lock();
         let heaps = self.heaps();
+        let heaps = &heaps[..heaps.len().saturating_sub(spared)];
         let index = heaps.iter().position(|slot| !slot.is_attached())?;
         guard.heaps_high = guard.heaps_high.max(index + 1);
         let slot = &heaps[index];
