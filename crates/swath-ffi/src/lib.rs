@@ -36,6 +36,7 @@ mod object;
 mod regions;
 mod reservations;
 mod result;
+mod segments;
 
 pub use banks::*;
 #[cfg(feature = "cmt")]
@@ -46,6 +47,7 @@ pub use map::*;
 pub use regions::*;
 pub use reservations::*;
 pub use result::*;
+pub use segments::*;
 
 #[cfg(not(any(feature = "cmt", test)))]
 #[panic_handler]

@@ -28,7 +28,8 @@ pub enum swath_status {
     SWATH_NO_FRAME,
     /// Not as many frames are free; `at` is how many are.
     SWATH_OUT_OF_FRAMES,
-    /// Frames are free, but no block of the order; `at` is the order.
+    /// Frames are free, but no block of the order, or no segment as long; `at` is the order, or the
+    /// frames wanted.
     SWATH_NO_BLOCK,
     /// Not the object's; `at` is the first such frame, page or address.
     SWATH_FOREIGN,
@@ -50,7 +51,7 @@ pub enum swath_status {
     SWATH_QUOTA,
     /// No memory answers; `at` is the physical address.
     SWATH_BUS,
-    /// The request is larger than any pool; `at` is its size.
+    /// The request is larger than any pool, or than what lies between its limits; `at` is its size.
     SWATH_TOO_LARGE,
     /// No block is long enough; `at` is the largest request that could be served.
     SWATH_OUT_OF_MEMORY,

@@ -47,6 +47,18 @@ fn frames_in_c() {
     }
 }
 
+#[test]
+fn segments_in_c() {
+    for shared in [false, true] {
+        assert_eq!(
+            run("cc", "segments.c", shared),
+            "baseline: 8 segments, 160 MiB acquired\n  4 MiB at 12 MiB\n  16 MiB at 24 MiB\n\
+             global bitmap: 10 segments, 220 MiB acquired\n  16 MiB at 336 MiB\n  4 MiB at 360 MiB\n\
+             pre-allocated: 12 segments, 0 MiB acquired\n  4 MiB at 324 MiB\n  16 MiB at 336 MiB\n"
+        );
+    }
+}
+
 /// Frees a block twice.
 const TWICE: &str = "#include <swath.h>\n#include <stdio.h>\n\
                      int main(void) { void *block = cmt_malloc(100);\n\

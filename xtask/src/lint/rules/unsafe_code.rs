@@ -55,6 +55,7 @@ const MODULES: &[&str] = &[
     "crates/swath-ffi/src/regions.rs",
     "crates/swath-ffi/src/reservations.rs",
     "crates/swath-ffi/src/result.rs",
+    "crates/swath-ffi/src/segments.rs",
     "crates/swath-ffi/tests/",
     "crates/swath-frame/tests/",
     "crates/swath-heap/src/allocator.rs",
