@@ -1,16 +1,21 @@
-//! Requests that are served (Zhang, Lu and Zhang, section 5.2, Table 2), on the paper's machine
-//! and on one with areas of unequal size; and the memory that requests of each size can have.
+//! Requests that are served (Zhang, Lu and Zhang, section 5.2, Table 2), on the paper's machine, on one
+//! with areas of unequal size and on one with the areas of 4 GiB of section 3.2; and the memory that
+//! requests of each size can have.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::Order;
 
+use crate::host::machine::host_name;
 use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES, Mib};
+use crate::papers::clmalloc::real;
+use crate::papers::clmalloc::real::{RealPlan, UNKNOWN};
+use crate::papers::clmalloc::rounds::where_possible;
 use crate::papers::clmalloc::segments::{Candidate, serve};
 use crate::study::bounds::{Ascending, Bounded, Distinct};
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Metrics, largest, metrics};
-use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::kind::{Drawn, HostShown, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
@@ -30,10 +35,13 @@ pub struct AvailabilityPlan {
     pub unit_order: Bounded<0, 8>,
     /// The machines. The paper's claims are judged on the one with its areas.
     pub machines: Vec<AreasPlan>,
-    /// The rows of the table.
+    /// The rows of the table. A machine is asked for those whose single request it could hold.
     pub requests: Distinct<RequestRow>,
-    /// Sizes of which as many are requested as are served.
+    /// Sizes of which as many are requested as are served, on machines of which they are no more than all
+    /// memory and no less than a 256th.
     pub sizes_mib: Ascending<Mib>,
+    /// The library itself on this machine.
+    pub real: RealPlan,
 }
 
 /// A row of Table 2.
@@ -58,9 +66,15 @@ fn check(plan: &AvailabilityPlan) -> Result<(), Refused> {
             format!("{:?} stands twice", machine.name)
         })?;
     }
-    let least = machines.iter().map(AreasPlan::total_mib).min().unwrap_or(0);
+    let most = machines.iter().map(AreasPlan::total_mib).max().unwrap_or(0);
     let largest = plan.sizes_mib.last().map_or(0, |size| size.get());
-    require(largest <= least, "sizes_mib", || format!("{largest} of {least} MiB"))
+    require(largest <= most, "sizes_mib", || format!("{largest} of {most} MiB"))
+}
+
+/// Returns true if the memory that requests of `mib` have together is measured on a machine: more than
+/// 256 of them would not be told apart.
+fn is_measured(machine: &AreasPlan, mib: u64) -> bool {
+    (machine.total_mib().div_ceil(256)..=machine.total_mib()).contains(&mib)
 }
 
 impl AvailabilityPlan {
@@ -74,7 +88,7 @@ impl AvailabilityPlan {
     }
 }
 
-/// The measurements; nothing in them is random.
+/// The measurements; nothing in them is random, but for the host's.
 pub struct AvailabilityFound {
     /// By machine, row of the table and allocator.
     rows: Grid,
@@ -82,6 +96,10 @@ pub struct AvailabilityFound {
     sizes: Grid,
     /// By machine and allocator.
     whole: Grid,
+    /// Of the library itself, by row of the table: a child is a repeat.
+    real: Grid,
+    /// The parts that this machine could not measure, and why.
+    lacking: Vec<String>,
 }
 
 const MACHINE: &str = "machine";
@@ -95,8 +113,11 @@ const SERVED: &str = "Served";
 const LOST: &str = "Lost";
 const SPACE: &str = "Space";
 
-/// The request that the paper measures everything with.
-const REQUEST_MIB: u64 = 20;
+/// The request that the paper measures everything with: 20 MiB of 256, and as large a share of other
+/// machines.
+fn request_mib(machine: &AreasPlan) -> u64 {
+    (machine.total_mib() * 20 / 256).max(1)
+}
 
 /// The name of a row in figures.
 fn row_title(mib: u64, count: u64) -> String {
@@ -143,10 +164,12 @@ impl Study for Availability {
         let rows: Vec<(&Pair<'_>, RequestRow)> = pairs
             .iter()
             .flat_map(|pair| plan.requests.iter().map(move |&row| (pair, row)))
+            .filter(|(pair, row)| row.mib.get() <= pair.0.total_mib())
             .collect();
         let sizes: Vec<(&Pair<'_>, u64)> = pairs
             .iter()
             .flat_map(|pair| plan.sizes_mib.iter().map(move |size| (pair, size.get())))
+            .filter(|(pair, mib)| is_measured(pair.0, *mib))
             .collect();
         let rows = run.grid(
             about,
@@ -181,7 +204,8 @@ impl Study for Availability {
         let one = |pair: &Pair<'_>, _| whole(pair, unit).map_err(failed);
         let axes = [MACHINE, ALLOCATOR];
         let whole = run.grid(about, &axes, 0, &pairs, |pair| name(pair).to_vec(), one)?;
-        Ok(AvailabilityFound { rows, sizes, whole })
+        let (real, lacking) = measure_real(plan, run)?;
+        Ok(AvailabilityFound { rows, sizes, whole, real, lacking })
     }
 
     fn claims(plan: &AvailabilityPlan, _: &Run<'_>) -> Vec<Statement<AvailabilityFound>> {
@@ -197,23 +221,100 @@ impl Study for Availability {
             plan.machines.iter().map(|machine| table_figure(plan, machine, found)).collect();
         figures.extend(plan.machines.iter().map(|machine| space_figure(plan, machine, found)));
         figures.extend(whole_figures(plan, found));
-        Shown { finding: finding(plan, found), figures, notes: notes(plan), host: None }
+        let notes_here = found.lacking.clone();
+        let real = if found.real.is_empty() { vec![] } else { vec![real_figure(plan, found)] };
+        let host = HostShown { machine: host_name(), figures: real, notes: notes_here };
+        Shown { finding: finding(plan, found), figures, notes: notes(plan), host: Some(host) }
+    }
+
+    fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
+        real::child(&serde_json::from_str(job)?)
     }
 }
 
-/// The largest single request, and the memory left after requests of 20 MiB.
+/// The library itself: the rows of the table that its reserve has room for, each in children of its own.
+fn measure_real(plan: &AvailabilityPlan, run: &Run<'_>) -> Result<(Grid, Vec<String>), StudyError> {
+    let reserve_mib = plan.real.reserve_mib.get();
+    let fits = |row: &&RequestRow| row.mib.get() * row.count.get() <= reserve_mib;
+    let job = |row: &RequestRow| {
+        let (request_mib, count) = (row.mib.get(), row.count.get());
+        real::Job { reserve_mib, request_mib, count }
+    };
+    let points: Vec<real::Job> = plan.requests.iter().filter(fits).map(job).collect();
+    let repeats = plan.real.repeats.of(run.quick).get();
+    let found = where_possible(run, &plan.about, repeats, &points, |job, _| {
+        real::run(Availability::KIND, job)
+    })?;
+    let found = match found {
+        Ok(found) => found,
+        Err(why) => {
+            let lacking = format!("The library itself was not measured: {why}.");
+            return Ok((Grid::new(&[REQUEST], 0), vec![lacking]));
+        }
+    };
+    let mut grid = Grid::new(&[REQUEST], usize::try_from(repeats).unwrap_or(usize::MAX));
+    for (job, runs) in points.iter().zip(&found) {
+        let row = row_title(job.request_mib, job.count);
+        let runs: Vec<Metrics> = runs.iter().map(|ran| ran.metrics(job.count)).collect();
+        grid.add(vec![row.as_str().into()], &runs);
+    }
+    let unknown = found.iter().flatten().any(|ran| !ran.knows_frames());
+    Ok((grid, unknown.then(|| UNKNOWN.to_owned()).into_iter().collect()))
+}
+
+/// Table 2 of the library itself beside the simulation of its allocator.
+fn real_figure(plan: &AvailabilityPlan, found: &AvailabilityFound) -> Drawn {
+    let id = format!("{TABLE}, the library");
+    let title = format!("cmt_malloc itself, with a reserve of {} MiB", plan.real.reserve_mib);
+    let figure = Figure::new(&id, &title, FigureKind::Bars, "", "share of the blocks");
+    let figure = figure.with_y_range(0.0, 1.0).with_caption(
+        "Allocated, and one run of physical memory each, as read from /proc/self/pagemap; nothing is drawn \
+         where frame numbers cannot be read. The last is the simulation on the paper's areas.",
+    );
+    let of = |metric: &'static str, name: &str, of_count: bool| {
+        let rows = plan
+            .requests
+            .iter()
+            .map(|row| (row_title(row.mib.get(), row.count.get()), row.count.get() as f64));
+        let points = rows.filter_map(|(row, count)| {
+            let found = found.real.evidence(|view| {
+                let found = view.select().is(REQUEST, row.as_str()).one(metric)?;
+                Ok(if of_count { found / count } else { found })
+            });
+            Some(found.ok()?.point(row.as_str()))
+        });
+        Series::new(&id, "request", "share", name, points)
+    };
+    let mut series =
+        vec![of("served", "allocated", true), of("one_run_share", "one physical run", false)];
+    if let Some(machine) = plan.papers() {
+        let points = found.rows.points(
+            REQUEST,
+            |all| {
+                let all = all.is(MACHINE, machine.name.as_str());
+                all.is(ALLOCATOR, Candidate::PreAllocated.name())
+            },
+            |cell| cell.get("share"),
+        );
+        series.push(Series::new(&id, "request", "share", "simulated", points));
+    }
+    Drawn { figure, series }
+}
+
+/// The largest single request, and the memory left after requests of 20 MiB of 256.
 fn whole((machine, candidate): &Pair<'_>, unit: Order) -> Result<Metrics, String> {
     candidate.with(machine, unit, |allocator| {
-        let largest = allocator.largest_frames();
-        let served = serve(allocator, REQUEST_MIB, u64::MAX);
+        let (largest, request_mib) = (allocator.largest_frames(), request_mib(machine));
+        let served = serve(allocator, request_mib, u64::MAX);
         let (free, total) = (allocator.free_frames(), allocator.space().total_frames());
-        let mib = |frames: u64| frames as f64 / MIB_FRAMES as f64;
+        let all = machine.total_mib() * MIB_FRAMES;
+        let share = |frames: u64| frames as f64 / all as f64;
         metrics([
-            ("largest_mib", mib(largest)),
+            ("largest_share", share(largest)),
             ("served", served as f64),
-            ("free_mib", mib(free)),
-            ("held_mib", mib(total - free - served * REQUEST_MIB * MIB_FRAMES)),
-            ("out_mib", mib(machine.total_mib() * MIB_FRAMES - total)),
+            ("free_share", share(free)),
+            ("held_share", share(total - free - served * request_mib * MIB_FRAMES)),
+            ("out_share", share(all - total)),
         ])
     })
 }
@@ -270,8 +371,8 @@ fn whole_figures(plan: &AvailabilityPlan, found: &AvailabilityFound) -> Vec<Draw
         let series = Candidate::ALL.into_iter().map(series).collect();
         Drawn { figure, series }
     };
-    let title = "memory that is left when no request of 20 MiB is served";
-    let lost = Figure::new(LOST, title, bars, "", "MiB").with_caption(
+    let title = "memory that is left when no request of 20 MiB of 256 is served";
+    let lost = Figure::new(LOST, title, bars, "", "share of all memory").with_caption(
         "Free, in pieces too short or not in reach; held by blocks of a power of two beyond their \
          requests; or in no whole unit of an area. Huge pages are 2 MiB, and no request gets more \
          than one.",
@@ -285,20 +386,20 @@ fn whole_figures(plan: &AvailabilityPlan, found: &AvailabilityFound) -> Vec<Draw
             Some(value.ok()?.point(format!("{}: {words}", machine.name).as_str()))
         };
         let points = plan.machines.iter().flat_map(|machine| {
-            [("free", "free_mib"), ("held", "held_mib"), ("in no unit", "out_mib")]
+            [("free", "free_share"), ("held", "held_share"), ("in no unit", "out_share")]
                 .into_iter()
                 .filter_map(move |(words, metric)| point(machine, words, metric))
         });
-        Series::new(LOST, "machine", "mib", candidate.name(), points.collect::<Vec<Point>>())
+        Series::new(LOST, "machine", "share", candidate.name(), points.collect::<Vec<Point>>())
     };
     vec![
         by_machine(
-            Figure::new(LARGEST, "single request on free memory", bars, "", "MiB"),
-            "largest_mib",
-            "largest_mib",
+            Figure::new(LARGEST, "single request on free memory", bars, "", "share of all memory"),
+            "largest_share",
+            "largest_share",
         ),
         by_machine(
-            Figure::new(SERVED, "requests of 20 MiB", bars, "", "requests"),
+            Figure::new(SERVED, "requests of 20 MiB of 256", bars, "", "requests"),
             "requests",
             "served",
         ),
@@ -319,7 +420,7 @@ fn finding(plan: &AvailabilityPlan, found: &AvailabilityFound) -> String {
         format!("{}: {}", machine.name, served.join(", "))
     };
     let all: Vec<String> = plan.machines.iter().map(on).collect();
-    format!("Requests of 20 MiB served. {}.", all.join(". "))
+    format!("Requests of 20 MiB of 256 served. {}.", all.join(". "))
 }
 
 fn notes(plan: &AvailabilityPlan) -> Vec<String> {

@@ -73,7 +73,14 @@ fn requests<H: Heap>(sizes: &[usize], live: usize, every_page: bool) -> Option<u
 }
 
 /// All threads' requests: nanoseconds and the sum.
-fn run<H: Heap>(parts: &[Vec<usize>], live: usize, every_page: bool) -> Result<(f64, u64), String> {
+///
+/// # Errors
+/// As [`times`].
+pub(crate) fn run<H: Heap>(
+    parts: &[Vec<usize>],
+    live: usize,
+    every_page: bool,
+) -> Result<(f64, u64), String> {
     let (ns, sums) = on_threads(parts, |sizes| requests::<H>(sizes, live, every_page))?;
     let sum = sums.into_iter().try_fold(0_u64, |sum, one| Some(sum.wrapping_add(one?)));
     Ok((ns, sum.ok_or("a block was refused, or another's bytes stood in it")?))
@@ -93,6 +100,29 @@ pub(crate) fn times(
     let malloc = || run::<Libc>(parts, live, every_page);
     let cmt = || run::<Cmt>(parts, live, every_page);
     in_turn(round, malloc, cmt).map(|(times, _)| times)
+}
+
+/// A block of `cmt_malloc`, of which each page was written.
+pub(crate) struct Touched(Block);
+
+impl Touched {
+    /// `None` if it is refused. `len` is whole words.
+    pub(crate) fn new(len: usize) -> Option<Self> {
+        let block = Block { at: Cmt::allocate_bytes(len)?, len, tag: 1 };
+        block.write(true);
+        Some(Self(block))
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.0.at.addr().get()
+    }
+}
+
+impl Drop for Touched {
+    fn drop(&mut self) {
+        // SAFETY: of this allocator, and gone with this value.
+        unsafe { Cmt::free_bytes(self.0.at) };
+    }
 }
 
 #[cfg(test)]

@@ -10,12 +10,14 @@ use crate::host::machine::host_name;
 #[cfg(target_os = "linux")]
 use crate::papers::clmalloc::blocks::times;
 use crate::papers::clmalloc::load::share;
+use crate::papers::clmalloc::peers;
+use crate::papers::clmalloc::peers::{ALLOCATOR, Allocator, OURS, PeerPlan, Program, against_best};
 use crate::papers::clmalloc::rounds::{
     Times, oversubscribed, seed, side_by_side, threads_remark, threads_title,
 };
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement};
-use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, mean, metrics};
+use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
@@ -44,13 +46,16 @@ pub struct LargePlan {
     pub live: Bounded<1, 64>,
     /// Number of rounds that measure each point, each with other random sizes.
     pub repeats: Forms<Repeats>,
+    /// Allocators beside which the largest number of requests is measured, too, if they are installed.
+    pub peers: Vec<PeerPlan>,
 }
 
 crate::plan!(LargePlan, check);
 
 fn check(plan: &LargePlan) -> Result<(), Refused> {
     let (least, most) = plan.size_kib;
-    require(least <= most, "size_kib", || format!("{least} is more than {most}"))
+    require(least <= most, "size_kib", || format!("{least} is more than {most}"))?;
+    peers::check("peers", plan.peers.iter().map(|peer| peer.name.as_str()), 8)
 }
 
 /// The measurements.
@@ -59,6 +64,11 @@ pub struct LargeFound {
     sizes: Grid,
     /// By use, threads and number of requests; each round is a repeat.
     times: Grid,
+    /// By use, threads and allocator, for the most requests of the plan; each round is a repeat.
+    beside: Grid,
+    /// The allocators of these, and those that are not installed, in words.
+    others: Vec<Allocator>,
+    lacking: Vec<String>,
 }
 
 const USE: &str = "use";
@@ -135,11 +145,14 @@ impl Study for Large {
             &points,
             |&(threads, count)| vec![threads.into(), count.into()],
             |&(threads, count), repeat| {
-                let bytes: usize = parts(plan, repeat, threads, count).iter().flatten().sum();
+                let parts = parts(plan.sizes(), plan.about.seed, repeat, threads, count);
+                let bytes: usize = parts.iter().flatten().sum();
                 Ok(metrics([("gib", bytes as f64 / f64::from(1 << 30))]))
             },
         )?;
-        Ok(LargeFound { sizes, times })
+        let (others, mut lacking) = Allocator::found(&plan.peers);
+        let beside = measure_beside(plan, run, &others, &mut lacking)?;
+        Ok(LargeFound { sizes, times, beside, others, lacking })
     }
 
     fn claims(plan: &LargePlan, _: &Run<'_>) -> Vec<Statement<LargeFound>> {
@@ -155,7 +168,8 @@ impl Study for Large {
             let threads = plan.threads.of(run.quick).iter();
             figures.extend(threads.map(|threads| time_figure(found, how, threads.get())));
         }
-        let host = HostShown { machine: host_name(), figures, notes: Vec::new() };
+        figures.extend(beside_figures(plan, run, found));
+        let host = HostShown { machine: host_name(), figures, notes: found.lacking.clone() };
         Shown {
             finding: String::new(),
             figures: vec![sizes_figure(plan, run, found)],
@@ -163,6 +177,72 @@ impl Study for Large {
             host: Some(host),
         }
     }
+
+    fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
+        peers::child(job)
+    }
+}
+
+/// `cmt_malloc` and the others on the most requests of the plan.
+fn measure_beside(
+    plan: &LargePlan,
+    run: &Run<'_>,
+    others: &[Allocator],
+    lacking: &mut Vec<String>,
+) -> Result<Grid, StudyError> {
+    let requests = plan.requests.of(run.quick).last().map_or(1, |last| last.get());
+    let mut points = Vec::new();
+    for &how in plan.uses.of(run.quick) {
+        for threads in beside_threads(plan, run) {
+            let program = Program::Large {
+                size_kib: plan.sizes(),
+                live: plan.live.size(),
+                every_page: how == Use::Pages,
+                requests: requests.max(ROUND_REQUESTS),
+            };
+            points.push((vec![how.title().into(), threads.into()], program, threads));
+        }
+    }
+    let allocators: Vec<Allocator> =
+        [Allocator::ours()].into_iter().chain(others.to_vec()).collect();
+    let (repeats, axes) = (Large::seeds(plan, run.quick), [USE, THREADS]);
+    peers::measure(Large::KIND, &plan.about, run, repeats, &axes, &points, &allocators, lacking)
+}
+
+fn beside_threads(plan: &LargePlan, run: &Run<'_>) -> impl Iterator<Item = u64> {
+    peers::side_by_side(plan.threads.of(run.quick).iter().map(|threads| threads.get()))
+}
+
+/// For each use the time of `cmt_malloc` as a ratio to each other allocator's and to the best one's.
+fn beside_figures(plan: &LargePlan, run: &Run<'_>, found: &LargeFound) -> Vec<Drawn> {
+    let figure = |&how: &Use| {
+        let id = format!("{}, other allocators", how.ratio_figure());
+        let requests = plan.requests.of(run.quick).last().map_or(1, |last| last.get());
+        let title = format!("{} requests, {}", requests.max(ROUND_REQUESTS), how.title());
+        let y = "time (CLMalloc / other)";
+        let figure = Figure::new(&id, &title, FigureKind::Bars, "", y).with_caption(
+            "Each allocator is preloaded into a process of its own, where it has run the same requests \
+             once before. Below 1 cmt_malloc is faster.",
+        );
+        let log = |view: &View<'_>, name: &str, threads: u64| {
+            let cell = view.select().is(USE, how.title()).is(THREADS, threads);
+            cell.is(ALLOCATOR, name).numbers("log_ns")
+        };
+        let series = |name: &str, others: &[Allocator]| {
+            let points = beside_threads(plan, run).filter_map(|threads| {
+                let ratio = found.beside.evidence(|view| {
+                    against_best(view, OURS, others, |view, name| log(view, name, threads))
+                });
+                Some(ratio.ok()?.point(threads_title(threads).as_str()))
+            });
+            Series::new(&id, "threads", "time_ratio", name, points)
+        };
+        let each =
+            found.others.iter().map(|other| series(&other.name, std::slice::from_ref(other)));
+        let best = (found.others.len() > 1).then(|| series("the best of them", &found.others));
+        Drawn { figure, series: each.chain(best).collect() }
+    };
+    plan.uses.of(run.quick).iter().map(figure).collect()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -202,7 +282,7 @@ fn round(
     (how, threads, count): (Use, u64, u64),
     repeat: u64,
 ) -> Result<Metrics, StudyError> {
-    let parts = parts(plan, repeat, threads, count);
+    let parts = parts(plan.sizes(), plan.about.seed, repeat, threads, count);
     let passes = ROUND_REQUESTS.div_ceil(count);
     let pass = |pass| times(&parts, plan.live.size(), how == Use::Pages, repeat + pass);
     let sum = (0..passes).try_fold(Times::default(), |sum, nth| Ok(sum.plus(pass(nth)?)));
@@ -213,12 +293,23 @@ fn round(
     Ok(sum.metrics((passes * count) as f64))
 }
 
-/// The sizes in bytes that each thread requests, each a whole number of words.
-fn parts(plan: &LargePlan, repeat: u64, threads: u64, count: u64) -> Vec<Vec<usize>> {
-    let (least, most) = plan.size_kib;
-    let words = least.get() * 128..=most.get() * 128;
+impl LargePlan {
+    fn sizes(&self) -> (u64, u64) {
+        (self.size_kib.0.get(), self.size_kib.1.get())
+    }
+}
+
+/// The sizes in bytes that each thread requests, each a whole number of words, by the plan's seed.
+pub(crate) fn parts(
+    (least, most): (u64, u64),
+    plan_seed: u64,
+    repeat: u64,
+    threads: u64,
+    count: u64,
+) -> Vec<Vec<usize>> {
+    let words = least * 128..=most * 128;
     let part = |thread: u64| {
-        let mut random = Pcg64::seed_from_u64(seed(plan.about.seed, repeat, thread));
+        let mut random = Pcg64::seed_from_u64(seed(plan_seed, repeat, thread));
         let own = 0..share(count, threads, thread);
         own.map(|_| random.random_range(words.clone()) as usize * 8).collect()
     };

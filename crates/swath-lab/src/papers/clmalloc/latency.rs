@@ -6,11 +6,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swath_frame::segment::CountedPages;
+use swath_frame::segment::{CountedPages, FrameSupply};
 
 use crate::host::count::CountError;
 use crate::host::machine::host_name;
 use crate::papers::clmalloc::areas::{AreasPlan, Mib};
+use crate::papers::clmalloc::real;
+use crate::papers::clmalloc::real::{RealPlan, UNKNOWN};
+use crate::papers::clmalloc::rounds::where_possible;
 use crate::papers::clmalloc::timing;
 use crate::papers::clmalloc::timing::{Job, RoundTimes, allocate_all, search_us};
 use crate::papers::clmalloc::variant::{Setting, Variant};
@@ -43,6 +46,8 @@ pub struct LatencyPlan {
     pub rounds: Forms<Bounded<2, 1000>>,
     /// Number of children that measure each point, each of them once.
     pub repeats: Forms<Repeats>,
+    /// The library itself on this machine.
+    pub real: RealPlan,
 }
 
 crate::plan!(LatencyPlan, check);
@@ -64,6 +69,8 @@ pub struct LatencyFound {
     times: Grid,
     /// By design and place of the request; the same in every run of a program.
     instructions: Grid,
+    /// Of the library itself: by reserve and number of requests; a child is a repeat.
+    real: Grid,
     /// The parts that this machine could not measure, and why.
     lacking: Vec<String>,
 }
@@ -71,6 +78,7 @@ pub struct LatencyFound {
 const DESIGN: &str = "design";
 const REQUESTS: &str = "requests";
 const REQUEST: &str = "request";
+const RESERVE: &str = "reserve_mib";
 
 const SERVED: &str = "Requests served";
 const PAGES: &str = "Pages";
@@ -78,6 +86,9 @@ const FIRST: &str = "Fig. 6, new memory";
 const LATER: &str = "Fig. 6";
 const BOTH: &str = "Fig. 6, with releases";
 const SEARCH: &str = "Search";
+const READINGS: &str = "Readings";
+const REAL: &str = "Fig. 6, the library";
+const RUNS: &str = "Runs";
 const INSTRUCTIONS: &str = "Instructions";
 
 impl Study for Latency {
@@ -98,6 +109,7 @@ impl Study for Latency {
     fn measure(plan: &LatencyPlan, run: &Run<'_>) -> Result<LatencyFound, StudyError> {
         let settings = Variant::ALL.map(|variant| Setting {
             variant,
+            clears: false,
             machine: plan.machine.clone(),
             request_mib: plan.request_mib.get(),
         });
@@ -119,7 +131,8 @@ impl Study for Latency {
         let mut lacking = Vec::new();
         let times = times(plan, run, &settings, &mut lacking)?;
         let instructions = instructions(plan, run, &settings, &mut lacking)?;
-        Ok(LatencyFound { simulated, times, instructions, lacking })
+        let real = measure_real(plan, run, &mut lacking)?;
+        Ok(LatencyFound { simulated, times, instructions, real, lacking })
     }
 
     fn claims(plan: &LatencyPlan, _: &Run<'_>) -> Vec<Statement<LatencyFound>> {
@@ -143,13 +156,19 @@ impl Study for Latency {
     }
 
     fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
-        timing::child(job)
+        match serde_json::from_str(job) {
+            Ok(job) => real::child(&job),
+            Err(_) => timing::child(job),
+        }
     }
 }
 
 fn failed(plan: &LatencyPlan, what: String) -> StudyError {
     StudyError::Machine { study: plan.about.study.clone(), what }
 }
+
+/// The number of requests at which designs are compared: the most that all serve on the paper's machine.
+const COMPARED: u64 = 8;
 
 /// The rounds of the figure of pages, and what is counted in each.
 const COUNTED: [[&str; 3]; 2] = [
@@ -195,7 +214,7 @@ fn times(
     let rounds = Some(plan.rounds.of(run.quick).small());
     let repeats = plan.repeats.of(run.quick).get();
     let axes = [DESIGN, REQUESTS];
-    let points: Vec<Job> = plan
+    let mut points: Vec<Job> = plan
         .counts
         .of(run.quick)
         .iter()
@@ -204,15 +223,15 @@ fn times(
             served.map(|(setting, _)| Job { setting: setting.clone(), count: count.get(), rounds })
         })
         .collect();
-    // The rest of the study does not need the times; after one that failed there are none.
-    let mut failed: Option<String> = None;
-    let rounds = run.rounds(&plan.about, repeats, &points, |job, _| {
-        let times = failed.clone().map_or_else(|| times_of(job), Err);
-        failed = times.as_ref().err().cloned();
-        Ok(times)
-    })?;
-    let rounds: Result<Vec<Vec<Metrics>>, String> =
-        rounds.into_iter().map(|runs| runs.into_iter().collect()).collect();
+    // The other reading of when frames are cleared, where any are acquired.
+    let cleared = points.iter().filter(|job| {
+        job.count == COMPARED && job.setting.variant.frames() == FrameSupply::OnDemand
+    });
+    let cleared =
+        cleared.map(|job| Job { setting: Setting { clears: true, ..job.setting.clone() }, ..*job });
+    let cleared: Vec<Job> = cleared.collect();
+    points.extend(cleared);
+    let rounds = where_possible(run, &plan.about, repeats, &points, |job, _| times_of(job))?;
     let rounds = match rounds {
         Ok(rounds) => rounds,
         Err(why) => {
@@ -222,7 +241,7 @@ fn times(
     };
     let mut grid = Grid::new(&axes, usize::try_from(repeats).unwrap_or(usize::MAX));
     for (job, runs) in points.iter().zip(&rounds) {
-        grid.add(vec![job.setting.variant.name().into(), job.count.into()], runs);
+        grid.add(vec![job.setting.name().as_str().into(), job.count.into()], runs);
     }
     Ok(grid)
 }
@@ -235,6 +254,45 @@ fn times_of(job: &Job) -> Result<Metrics, String> {
         ("with_releases_us", with_releases_us),
         ("search_us", search_us(&job.setting, job.count)?),
     ]))
+}
+
+/// The library itself with a reserve and without one, each number of requests in children of their own.
+fn measure_real(
+    plan: &LatencyPlan,
+    run: &Run<'_>,
+    lacking: &mut Vec<String>,
+) -> Result<Grid, StudyError> {
+    let reserves = [plan.real.reserve_mib.get(), 0];
+    let counts = plan.counts.of(run.quick).iter().map(|count| count.get());
+    let points: Vec<real::Job> = counts
+        .flat_map(|count| reserves.map(|reserve_mib| (count, reserve_mib)))
+        .map(|(count, reserve_mib)| real::Job {
+            reserve_mib,
+            request_mib: plan.request_mib.get(),
+            count,
+        })
+        .collect();
+    let repeats = plan.real.repeats.of(run.quick).get();
+    let found =
+        where_possible(run, &plan.about, repeats, &points, |job, _| real::run(Latency::KIND, job))?;
+    let axes = [RESERVE, REQUESTS];
+    let mut grid = Grid::new(&axes, usize::try_from(repeats).unwrap_or(usize::MAX));
+    match found {
+        Ok(found) => {
+            for (job, runs) in points.iter().zip(&found) {
+                let place = vec![job.reserve_mib.into(), job.count.into()];
+                grid.add(place, &runs.iter().map(|ran| ran.metrics(job.count)).collect::<Vec<_>>());
+            }
+            if found.iter().flatten().any(|ran| !ran.knows_frames()) {
+                lacking.push(UNKNOWN.to_owned());
+            }
+            Ok(grid)
+        }
+        Err(why) => {
+            lacking.push(format!("The library itself was not measured: {why}."));
+            Ok(Grid::new(&axes, 0))
+        }
+    }
 }
 
 /// Instructions of each request, of as many as the plan has and are served.
@@ -317,6 +375,9 @@ fn pages_figure(plan: &LatencyPlan, found: &LatencyFound) -> Drawn {
     Drawn { figure, series: Variant::ALL.into_iter().map(series).collect() }
 }
 
+/// What is drawn of a cell.
+type Of = fn(&CellView<'_>) -> Result<f64, Missing>;
+
 fn host_figures(plan: &LatencyPlan, found: &LatencyFound) -> Vec<Drawn> {
     let lines = FigureKind::Lines;
     let drawn = |grid: &Grid, axis: &str, figure: Figure, y: &str, of: Of| {
@@ -327,7 +388,6 @@ fn host_figures(plan: &LatencyPlan, found: &LatencyFound) -> Vec<Drawn> {
         let series = Variant::ALL.into_iter().map(series).collect();
         Drawn { figure, series }
     };
-    type Of = fn(&CellView<'_>) -> Result<f64, Missing>;
     let mut figures = Vec::new();
     if !found.times.is_empty() {
         let (x, y) = (format!("requests of {} MiB", plan.request_mib), "log10 of microseconds");
@@ -360,6 +420,10 @@ fn host_figures(plan: &LatencyPlan, found: &LatencyFound) -> Vec<Drawn> {
             let figure = Figure::new(id, title, lines, &x, y).with_caption(caption);
             figures.push(drawn(&found.times, REQUESTS, figure, "log10_us", of));
         }
+        figures.push(readings_figure(found));
+    }
+    if !found.real.is_empty() {
+        figures.extend(real_figures(plan, found));
     }
     if !found.instructions.is_empty() {
         let title = "the allocators' own, of each request";
@@ -372,6 +436,84 @@ fn host_figures(plan: &LatencyPlan, found: &LatencyFound) -> Vec<Drawn> {
         figures.push(drawn(&found.instructions, REQUEST, figure, "instructions", of));
     }
     figures
+}
+
+/// The time of the library itself, and the runs of physical memory of its blocks.
+fn real_figures(plan: &LatencyPlan, found: &LatencyFound) -> Vec<Drawn> {
+    let reserve_mib = plan.real.reserve_mib.get();
+    let words = |mib: u64| match mib {
+        0 => "no reserve".to_owned(),
+        mib => format!("reserve of {mib} MiB"),
+    };
+    let series = |id: &str, y: &str, mib: u64, name: &str, of: Of| {
+        let points = found.real.points(REQUESTS, |all| all.is(RESERVE, mib), of);
+        Series::new(id, REQUESTS, y, &format!("{}{name}", words(mib)), points)
+    };
+    let x = format!("requests of {} MiB", plan.request_mib);
+    let y = "log10 of microseconds";
+    let title = "cmt_malloc itself: time of all requests, each page written";
+    let time = Figure::new(REAL, title, FigureKind::Lines, &x, y).with_caption(
+        "Each point in processes of its own. The reserve is taken and ordered at start, which is not in \
+         the time.",
+    );
+    let title = "cmt_malloc itself: runs of physical memory of a block";
+    let runs = Figure::new(RUNS, title, FigureKind::Lines, &x, "log10 of runs, on average");
+    let runs = runs.with_caption(
+        "Read from /proc/self/pagemap. 0 is one run: what Table 2 asks for. Nothing is drawn where frame \
+         numbers cannot be read.",
+    );
+    let both = [reserve_mib, 0];
+    let times = both.into_iter().flat_map(|mib| {
+        [
+            series(REAL, "log10_us", mib, ", first round", |cell| {
+                Ok(cell.get("first_us")?.log10())
+            }),
+            series(REAL, "log10_us", mib, ", used before", |cell| {
+                Ok(cell.get("later_us")?.log10())
+            }),
+        ]
+    });
+    let counts = both.map(|mib| {
+        series(RUNS, "log10_runs", mib, "", |cell| Ok(cell.get("runs_per_block")?.log10()))
+    });
+    vec![
+        Drawn { figure: time, series: times.collect() },
+        Drawn { figure: runs, series: counts.into() },
+    ]
+}
+
+/// The time that CLMalloc saves, by each reading of what it is compared with and of what is timed.
+fn readings_figure(found: &LatencyFound) -> Drawn {
+    let title = "time that CLMalloc saves, 8 requests";
+    let figure = Figure::new(READINGS, title, FigureKind::Bars, "", "share of the time");
+    let figure = figure.with_caption(
+        "The paper says 80% to 90%, and neither of which design nor whether memory had been used before; \
+         nor whether frames are cleared as they are acquired, the excess of areas too, or only as they \
+         are mapped.",
+    );
+    let baseline = Variant::Baseline.name();
+    let others = [
+        ("baseline", baseline.to_owned()),
+        ("baseline, cleared as acquired", format!("{baseline}, cleared as acquired")),
+        ("pre-allocation", Variant::PreAllocation.name().to_owned()),
+    ];
+    let series = others.map(|(title, other)| {
+        let timed = [
+            ("first round", "first_us"),
+            ("memory used before", "later_us"),
+            ("with releases", "with_releases_us"),
+        ];
+        let points = timed.into_iter().filter_map(|(words, metric)| {
+            let saved = found.times.evidence(|view| {
+                let of =
+                    |name: &str| view.select().is(DESIGN, name).is(REQUESTS, COMPARED).one(metric);
+                Ok(1.0 - of(Variant::Pool.name())? / of(&other)?)
+            });
+            Some(saved.ok()?.point(words))
+        });
+        Series::new(READINGS, "timed", "saved", &format!("against {title}"), points)
+    });
+    Drawn { figure, series: series.into() }
 }
 
 fn finding(found: &LatencyFound) -> String {
@@ -427,7 +569,8 @@ fn served_claims(conditions: &Conditions) -> Vec<Statement<LatencyFound>> {
         Statement::exactly(place, bitmap, 9.0).measured(served(Variant::GlobalBitmap)).cause(
             "How blocks of a power of two are placed is not told. Here the piece of a segment in \
              each area is one block, aligned to its size from the area's start on. The study \
-             cl-bitmap has six readings: they serve 8, 10 or 12, and none 9.",
+             cl-bitmap has seven readings: they serve 8, 10 or 12, and none 9. The baseline serves 8 in \
+             every reading of its own blocks, as each request needs two whole areas of sixteen.",
         ),
         Statement::exactly(place, pool, 12.0).measured(served(Variant::Pool)),
         Statement::about("Abstract", space, 2.0, 0.1)
@@ -462,7 +605,7 @@ fn time_claims(conditions: &Conditions) -> Vec<Statement<LatencyFound>> {
         move |found: &LatencyFound| {
             found.times.evidence(|view| {
                 let of = |variant: Variant| {
-                    view.select().is(DESIGN, variant.name()).is(REQUESTS, 8_u64).one(metric)
+                    view.select().is(DESIGN, variant.name()).is(REQUESTS, COMPARED).one(metric)
                 };
                 Ok(1.0 - of(variant)? / of(Variant::Baseline)?)
             })
@@ -484,7 +627,11 @@ fn time_claims(conditions: &Conditions) -> Vec<Statement<LatencyFound>> {
             .cause("The paper gives no number; a fifth is taken for significant.")
             .measured(saved(Variant::PreAllocation, "later_us")),
         claim("Abstract", first, 0.8, 0.0)
-            .cause("Frames were taken and cleared before; the pool maps each for the first time.")
+            .cause(
+                "Frames were taken and cleared before; the pool maps each for the first time, all 5120 \
+                 pages of a request (figure Pages). The figure Readings has what it saves against \
+                 other readings of the baseline.",
+            )
             .measured(saved(Variant::Pool, "first_us")),
         claim("Abstract", later, 0.8, 0.0)
             .cause("The pool still has the memory, mapped: nothing is left but its own work.")
@@ -500,7 +647,7 @@ mod tests {
 
     fn setting(variant: Variant) -> Setting {
         let areas: Vec<(u64, u64)> = (0..16).map(|i| (i * 32, 16)).collect();
-        Setting { variant, machine: machine("16", &areas), request_mib: 20 }
+        Setting { variant, clears: false, machine: machine("16", &areas), request_mib: 20 }
     }
 
     #[test]

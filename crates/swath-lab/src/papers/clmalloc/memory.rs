@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 
 use nix::libc;
@@ -31,6 +32,8 @@ pub(crate) struct FileMemory {
     reserved_len: usize,
     base: NonNull<u8>,
     pages: CountedPages,
+    /// True if frames are cleared as they are acquired.
+    clears: bool,
     /// True if frames were to be acquired and could not be.
     lacking: bool,
 }
@@ -44,8 +47,9 @@ fn bytes(frames: u64) -> usize {
 }
 
 impl FileMemory {
-    /// The memory of `machine`, its frames taken now or when they are acquired.
-    pub(crate) fn new(machine: &AreasPlan, frames: FrameSupply) -> io::Result<Self> {
+    /// The memory of `machine`, its frames taken now or when they are acquired, and cleared then or when
+    /// they are mapped.
+    pub(crate) fn new(machine: &AreasPlan, frames: FrameSupply, clears: bool) -> io::Result<Self> {
         // SAFETY: a name that ends with a zero; the file is this value's own.
         let file = unsafe {
             let file = libc::memfd_create(c"areas".as_ptr(), libc::MFD_CLOEXEC);
@@ -65,7 +69,8 @@ impl FileMemory {
         let base = reserved.wrapping_add(reserved.align_offset(ALIGN_BYTES));
         let base = NonNull::new(base).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let pages = CountedPages::default();
-        let mut memory = Self { file, reserved, reserved_len, base, pages, lacking: false };
+        let lacking = false;
+        let mut memory = Self { file, reserved, reserved_len, base, pages, clears, lacking };
         if frames == FrameSupply::PreAllocated {
             for (first, len) in machine.areas() {
                 let extent = Extent::new(Pfn::new(first * MIB_FRAMES), len * MIB_FRAMES);
@@ -87,6 +92,17 @@ impl FileMemory {
         let (offset, len) = (offset as libc::off_t, len as libc::off_t);
         // SAFETY: pages of this value's file; those that go are mapped nowhere any more.
         unsafe { libc::fallocate(self.file.as_raw_fd(), how, offset, len) == 0 }
+    }
+
+    /// Takes a run of frames with zeroes in them; true if that failed.
+    fn write_zeroes(&self, run: Extent) -> bool {
+        // Stays in a cache, so that it costs little more than to clear.
+        const ZEROES: [u8; 1 << 16] = [0; 1 << 16];
+        let (start, end) = (bytes(run.start.raw()), bytes(run.end().raw()));
+        (start..end).step_by(ZEROES.len()).any(|at| {
+            let part = &ZEROES[..ZEROES.len().min(end - at)];
+            self.file.write_all_at(part, at as u64).is_err()
+        })
     }
 
     /// Maps `extent` from page `page` of the space on; its frames are taken if they were not.
@@ -117,9 +133,9 @@ impl FileMemory {
 }
 
 impl AreaFrames for FileMemory {
-    /// Takes pages of the file, which are cleared when they are mapped.
+    /// Takes pages of the file, which are cleared now or when they are mapped.
     fn acquire(&mut self, run: Extent) {
-        self.lacking |= !self.fallocate(run, 0);
+        self.lacking |= if self.clears { self.write_zeroes(run) } else { !self.fallocate(run, 0) };
         self.pages.acquire(run);
     }
 
@@ -182,8 +198,12 @@ mod tests {
     #[test]
     fn frames_stay_or_go_with_the_mapping() {
         let machine = machine("two", &[(1, 1), (5, 1)]);
-        for (frames, kept) in [(FrameSupply::PreAllocated, 7), (FrameSupply::OnDemand, 0)] {
-            let mut memory = FileMemory::new(&machine, frames).unwrap();
+        for (frames, clears, kept) in [
+            (FrameSupply::PreAllocated, false, 7),
+            (FrameSupply::OnDemand, false, 0),
+            (FrameSupply::OnDemand, true, 0),
+        ] {
+            let mut memory = FileMemory::new(&machine, frames, clears).unwrap();
             machine
                 .with_space(Order::BASE, |space| {
                     // Across the vacuum.

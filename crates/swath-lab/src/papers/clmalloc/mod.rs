@@ -6,7 +6,8 @@
 //! 4.1 to 4.3), which `timing` measures on `memory`, a file whose frames are taken and mapped
 //! apart. [`bitmap`] has the questions of section 4.1, and [`translation`] the accelerator's way to its
 //! segments, beside an IOMMU. `blocks`, and `records` with the `load` by [`ycsb`], are the programs of Fig. 7 and 8, on
-//! `malloc` and `cmt_malloc` (`allocator`), which `rounds` times in turn.
+//! `malloc` and `cmt_malloc` (`allocator`), which `rounds` times in turn, and beside other allocators
+//! ([`peers`]). [`real`] runs the library itself for Table 2 and Fig. 6.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod allocator;
@@ -22,6 +23,8 @@ pub mod load;
 pub(crate) mod memory;
 pub mod order;
 pub mod paper;
+pub mod peers;
+pub mod real;
 #[cfg(target_os = "linux")]
 pub(crate) mod records;
 pub(crate) mod rounds;

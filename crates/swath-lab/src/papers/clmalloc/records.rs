@@ -9,7 +9,7 @@ use allocator_api2::vec::Vec;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::papers::clmalloc::allocator::{Cmt, Counted, Counts, Libc};
+use crate::papers::clmalloc::allocator::{Cmt, Counted, Counts, Heap, Libc};
 use crate::papers::clmalloc::load::{Part, Structure};
 use crate::papers::clmalloc::rounds::{Times, in_turn, on_threads};
 use crate::papers::clmalloc::ycsb::{FIELDS, Operation, hash};
@@ -318,13 +318,25 @@ impl<A: Allocator + Copy> Store<A> for Chained<A> {
     }
 }
 
-fn turn<M: Store<Libc>, C: Store<Cmt>>(
+/// The time of a structure on each thread, its memory from `H`, and the sums of what was read.
+///
+/// # Errors
+/// A thread that panicked.
+pub(crate) fn run_all<H: Heap + Sync>(
+    structure: Structure,
     parts: &[Part],
-    round: u64,
-) -> Result<(Times, std::vec::Vec<u64>), String> {
-    let malloc = || on_threads(parts, |part| run::<_, M>(Libc, part.records, &part.operations));
-    let cmt = || on_threads(parts, |part| run::<_, C>(Cmt, part.records, &part.operations));
-    in_turn(round, malloc, cmt)
+) -> Result<(f64, std::vec::Vec<u64>), String> {
+    fn all<H: Heap + Sync, S: Store<H>>(
+        parts: &[Part],
+    ) -> Result<(f64, std::vec::Vec<u64>), String> {
+        on_threads(parts, |part| run::<_, S>(H::default(), part.records, &part.operations))
+    }
+    match structure {
+        Structure::HashMap => all::<H, Hashed<H>>(parts),
+        Structure::Vector => all::<H, Listed<H>>(parts),
+        Structure::PriorityQueue => all::<H, Queue<H>>(parts),
+        Structure::UnorderedMap => all::<H, Chained<H>>(parts),
+    }
 }
 
 /// The times of both allocators for a structure on each thread, and the sums of what was read.
@@ -336,12 +348,7 @@ pub(crate) fn times(
     parts: &[Part],
     round: u64,
 ) -> Result<(Times, std::vec::Vec<u64>), String> {
-    match structure {
-        Structure::HashMap => turn::<Hashed<Libc>, Hashed<Cmt>>(parts, round),
-        Structure::Vector => turn::<Listed<Libc>, Listed<Cmt>>(parts, round),
-        Structure::PriorityQueue => turn::<Queue<Libc>, Queue<Cmt>>(parts, round),
-        Structure::UnorderedMap => turn::<Chained<Libc>, Chained<Cmt>>(parts, round),
-    }
+    in_turn(round, || run_all::<Libc>(structure, parts), || run_all::<Cmt>(structure, parts))
 }
 
 /// The requests of a structure to its allocator, and the sum of what was read.

@@ -3,8 +3,13 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::study::claim::Conditions;
 use crate::study::grid::{Metrics, metrics};
+use crate::study::plan::Head;
+use crate::study::run::{Run, StudyError};
 
 /// The reason why there is nothing to measure on other systems.
 #[cfg(not(target_os = "linux"))]
@@ -87,6 +92,27 @@ pub(crate) fn in_turn<R: PartialEq + std::fmt::Debug>(
         return Err(format!("{other:?} was computed with cmt_malloc, {one:?} with malloc"));
     }
     Ok((Times { malloc_ns, cmt_ns }, one))
+}
+
+/// Measures every point in each round, as `Run::rounds` does, by work that the rest of a study can do without:
+/// after a measurement that failed there are no more, and its words are the result.
+///
+/// # Errors
+/// A run that was interrupted, or its journal.
+pub(crate) fn where_possible<P, R: Serialize + DeserializeOwned>(
+    run: &Run<'_>,
+    about: &Head,
+    repeats: u64,
+    points: &[P],
+    measure: impl Fn(&P, u64) -> Result<R, String>,
+) -> Result<Result<Vec<Vec<R>>, String>, StudyError> {
+    let mut failed: Option<String> = None;
+    let rounds = run.rounds(about, repeats, points, |point, round| {
+        let found = failed.clone().map_or_else(|| measure(point, round), Err);
+        failed = found.as_ref().err().cloned();
+        Ok(found)
+    })?;
+    Ok(rounds.into_iter().map(|runs| runs.into_iter().collect()).collect())
 }
 
 /// Cores that this process may run on.

@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::machine::host_name;
 use crate::papers::clmalloc::load::{Part, Structure, parts};
+use crate::papers::clmalloc::peers;
+use crate::papers::clmalloc::peers::{
+    ALLOCATOR, Allocator, HeapsPlan, OURS, PeerPlan, Program, against_best,
+};
 #[cfg(target_os = "linux")]
 use crate::papers::clmalloc::records;
 use crate::papers::clmalloc::rounds::{
@@ -14,10 +18,10 @@ use crate::papers::clmalloc::rounds::{
 use crate::papers::clmalloc::ycsb::Workload;
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement};
-use crate::study::grid::{Grid, Metrics, mean, metrics};
+use crate::study::grid::{Grid, Metrics, Missing, View, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
 use crate::study::needs::{Needs, bytes};
-use crate::study::plan::Head;
+use crate::study::plan::{Head, Refused};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
 use crate::study::verdict::Unit;
@@ -41,9 +45,18 @@ pub struct StructuresPlan {
     pub records: Forms<Bounded<640, 1_000_000>>,
     /// Number of rounds that measure each point, each with other random keys.
     pub repeats: Forms<Repeats>,
+    /// Allocators beside which the first workload is measured, too, if they are installed.
+    pub peers: Vec<PeerPlan>,
+    /// Other parameters of the heaps with which it is measured.
+    pub heaps: Vec<HeapsPlan>,
 }
 
-crate::plan!(StructuresPlan);
+crate::plan!(StructuresPlan, check);
+
+fn check(plan: &StructuresPlan) -> Result<(), Refused> {
+    peers::check("peers", plan.peers.iter().map(|peer| peer.name.as_str()), 8)?;
+    peers::check("heaps", plan.heaps.iter().map(|heaps| heaps.name.as_str()), 8)
+}
 
 /// The measurements.
 pub struct StructuresFound {
@@ -51,6 +64,11 @@ pub struct StructuresFound {
     requests: Grid,
     /// By structure, threads and workload; each round is a repeat.
     times: Grid,
+    /// By structure, threads and allocator, for the first workload; each round is a repeat.
+    beside: Grid,
+    /// The allocators of these, and those that are not installed, in words.
+    others: Vec<Allocator>,
+    lacking: Vec<String>,
 }
 
 const STRUCTURE: &str = "structure";
@@ -101,7 +119,11 @@ impl Study for Structures {
                 requests(structure, &parts, records).map_err(|what| failed(plan, what))
             },
         )?;
-        Ok(StructuresFound { requests, times: measure_times(plan, run)? })
+        let times = measure_times(plan, run)?;
+        let (mut others, mut lacking) = Allocator::found(&plan.peers);
+        others.extend(plan.heaps.iter().map(Allocator::with_heaps));
+        let beside = measure_beside(plan, run, &others, &mut lacking)?;
+        Ok(StructuresFound { requests, times, beside, others, lacking })
     }
 
     fn claims(plan: &StructuresPlan, run: &Run<'_>) -> Vec<Statement<StructuresFound>> {
@@ -114,7 +136,8 @@ impl Study for Structures {
         let mut figures: Vec<Drawn> =
             structures().map(|&structure| ratio_figure(plan, run, found, structure)).collect();
         figures.extend(structures().map(|&structure| time_figure(plan, run, found, structure)));
-        let host = HostShown { machine: host_name(), figures, notes: Vec::new() };
+        figures.extend(beside_figures(plan, run, found));
+        let host = HostShown { machine: host_name(), figures, notes: found.lacking.clone() };
         Shown {
             finding: String::new(),
             figures: request_figures(plan, run, found),
@@ -122,6 +145,102 @@ impl Study for Structures {
             host: Some(host),
         }
     }
+
+    fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
+        peers::child(job)
+    }
+}
+
+/// `cmt_malloc`, the others, and `cmt_malloc` with other parameters, on the first workload.
+fn measure_beside(
+    plan: &StructuresPlan,
+    run: &Run<'_>,
+    others: &[Allocator],
+    lacking: &mut Vec<String>,
+) -> Result<Grid, StudyError> {
+    let records = plan.records.of(run.quick).get();
+    let mut points = Vec::new();
+    for &structure in plan.structures.iter() {
+        for threads in peers::side_by_side(threads(plan, run)) {
+            points.extend(plan.workloads.iter().take(1).map(|&workload| {
+                let program = Program::Structure { structure, workload, records };
+                (vec![structure.name().into(), threads.into()], program, threads)
+            }));
+        }
+    }
+    let allocators: Vec<Allocator> =
+        [Allocator::ours()].into_iter().chain(others.to_vec()).collect();
+    let (repeats, axes) = (Structures::seeds(plan, run.quick), [STRUCTURE, THREADS]);
+    peers::measure(
+        Structures::KIND,
+        &plan.about,
+        run,
+        repeats,
+        &axes,
+        &points,
+        &allocators,
+        lacking,
+    )
+}
+
+/// For each structure and number of threads the time of `cmt_malloc` as a ratio to each other allocator's
+/// and to the best one's, and with other parameters to that with its own.
+fn beside_figures(plan: &StructuresPlan, run: &Run<'_>, found: &StructuresFound) -> Vec<Drawn> {
+    let workload = plan.workloads.iter().next().map_or("", |workload| workload.name());
+    let title = format!("workload {workload}, {} records", plan.records.of(run.quick));
+    let places: Vec<(Structure, u64)> = plan
+        .structures
+        .iter()
+        .flat_map(|&structure| {
+            peers::side_by_side(threads(plan, run)).map(move |threads| (structure, threads))
+        })
+        .collect();
+    let log = |view: &View<'_>, name: &str, (structure, threads): (Structure, u64)| {
+        let cell = view.select().is(STRUCTURE, structure.name()).is(THREADS, threads);
+        cell.is(ALLOCATOR, name).numbers("log_ns")
+    };
+    type Ratio<'r> = &'r dyn Fn(&View<'_>, (Structure, u64)) -> Result<f64, Missing>;
+    let series = |id: &str, name: &str, ratio: Ratio<'_>| {
+        let points = places.iter().filter_map(|&place| {
+            let ratio = found.beside.evidence(|view| ratio(view, place)).ok()?;
+            let at = format!("{}, {}", place.0.name(), threads_title(place.1));
+            Some(ratio.point(at.as_str()))
+        });
+        Series::new(id, "structure", "time_ratio", name, points)
+    };
+    let against = |id: &str, name: &str, others: &[Allocator]| {
+        series(id, name, &|view, place| {
+            against_best(view, OURS, others, |view, name| log(view, name, place))
+        })
+    };
+    let (theirs, ours): (Vec<Allocator>, Vec<Allocator>) =
+        found.others.iter().cloned().partition(|other| !other.is_ours());
+    let id = format!("{FIGURE}, other allocators");
+    let figure = Figure::new(&id, &title, FigureKind::Bars, "", "time (CLMalloc / other)");
+    let figure = figure.with_caption(
+        "Each allocator is preloaded into a process of its own, where it has run the same operations \
+         once before. Below 1 cmt_malloc is faster.",
+    );
+    let each = theirs.iter().map(|other| against(&id, &other.name, std::slice::from_ref(other)));
+    let best = (theirs.len() > 1).then(|| against(&id, "the best of them", &theirs));
+    let mut figures = vec![Drawn { figure, series: each.chain(best).collect() }];
+    if !ours.is_empty() {
+        let id = "Heap parameters";
+        let figure = Figure::new(id, &title, FigureKind::Bars, "", "time (with them / by default)");
+        let figure = figure.with_caption(
+            "Of cmt_malloc: the threshold f from which a superblock may go to other heaps, K, the number \
+             of such superblocks that a heap keeps all the same, and P heaps, beyond which threads share \
+             one. Each in processes of its own.",
+        );
+        let one = |other: &Allocator| {
+            series(id, &other.name, &|view, place| {
+                let of = |name: &str| Ok::<_, Missing>(mean(&log(view, name, place)?));
+                Ok((of(&other.name)? - of(OURS)?).exp())
+            })
+        };
+        figures.push(Drawn { figure, series: ours.iter().map(one).collect() });
+    }
+    figures
 }
 
 fn failed(plan: &StructuresPlan, what: String) -> StudyError {

@@ -111,7 +111,7 @@ fn measure(requests: &mut dyn Requests, count: u64, rounds: u32) -> Result<Vec<R
 #[cfg(target_os = "linux")]
 fn time(setting: &Setting, count: u64, rounds: u32) -> Result<Vec<Round>, String> {
     use crate::papers::clmalloc::memory::FileMemory;
-    let memory = FileMemory::new(&setting.machine, setting.variant.frames());
+    let memory = FileMemory::new(&setting.machine, setting.variant.frames(), setting.clears);
     let memory = memory.map_err(|error| format!("memory of areas: {error}"))?;
     setting.with(memory.base(), memory, |requests| measure(requests, count, rounds))?
 }
@@ -175,8 +175,12 @@ mod tests {
         use crate::papers::clmalloc::areas::machine;
         use crate::papers::clmalloc::variant::Variant;
         let machine = machine("4", &[(0, 4), (8, 4), (16, 4), (24, 4)]);
-        for variant in Variant::ALL {
-            let setting = Setting { variant, machine: machine.clone(), request_mib: 5 };
+        for (variant, clears) in Variant::ALL
+            .map(|one| (one, false))
+            .into_iter()
+            .chain([(Variant::Baseline, true), (Variant::GlobalBitmap, true)])
+        {
+            let setting = Setting { variant, clears, machine: machine.clone(), request_mib: 5 };
             let rounds = time(&setting, 2, 3).unwrap();
             assert_eq!(rounds.len(), 3, "{variant:?}");
             assert!(rounds.iter().all(|round| round.allocate_ns > 0.0));

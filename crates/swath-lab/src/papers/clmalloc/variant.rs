@@ -206,11 +206,19 @@ impl<M: CountsPages> Requests for Pooled<'_, '_, M> {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) variant: Variant,
+    /// True if frames are cleared as they are acquired, not as they are mapped.
+    pub(crate) clears: bool,
     pub(crate) machine: AreasPlan,
     pub(crate) request_mib: u64,
 }
 
 impl Setting {
+    /// Its name in figures.
+    pub(crate) fn name(&self) -> String {
+        let how = if self.clears { ", cleared as acquired" } else { "" };
+        format!("{}{how}", self.variant.name())
+    }
+
     /// Calls `work` with the design's requests. The mapping of frame f of the
     /// accelerator's space lies at page f from `base` on.
     pub(crate) fn with<M: CountsPages, T>(

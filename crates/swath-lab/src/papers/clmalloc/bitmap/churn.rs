@@ -1,7 +1,10 @@
 //! Requests and releases of random sizes and order, on one allocator.
 
 use rand::RngExt;
-use swath_frame::segment::{CountedPages, Segment, SegmentAllocator, SegmentRequest};
+use swath_frame::segment::{
+    CountedPages, Segment, SegmentAllocator, SegmentError, SegmentRequest, Window,
+    allocate_by_moving,
+};
 
 use crate::papers::clmalloc::areas::MIB_FRAMES;
 use crate::papers::clmalloc::bitmap::table_1::Table1;
@@ -19,6 +22,9 @@ pub(crate) struct Churn {
     pub(crate) fill: f64,
     /// The most frames of a request; the least is one.
     pub(crate) request_frames: u64,
+    /// What is emptied by moving segments where a request finds no place though enough is free; none:
+    /// it is refused.
+    pub(crate) moving: Option<Window>,
 }
 
 /// The counts of a load of requests and releases.
@@ -28,6 +34,9 @@ pub(crate) struct Churned {
     pub(crate) requests: u64,
     /// Those that were refused though as many frames were free.
     pub(crate) refused: u64,
+    /// Those for which segments were moved, and the frames of these.
+    pub(crate) by_moving: u64,
+    pub(crate) moved: u64,
     /// Frames that requests were for, and those that were acquired for them and kept.
     pub(crate) asked: u64,
     pub(crate) held: u64,
@@ -65,8 +74,8 @@ impl Churn {
                 in_use -= release(allocator, &mut table, &mut live, random)?;
             }
             let before = allocator.free_frames();
-            let segment =
-                self.request(allocator, &mut table, count, filled.then_some(&mut found))?;
+            let counted = filled.then_some(&mut found);
+            let segment = self.request(allocator, &mut table, &mut live, count, counted)?;
             match segment {
                 Some(segment) => {
                     in_use += segment.count;
@@ -93,11 +102,25 @@ impl Churn {
         self,
         allocator: &mut dyn SegmentAllocator,
         table: &mut Option<Table1>,
+        live: &mut [Segment],
         count: u64,
         counted: Option<&mut Churned>,
     ) -> Result<Option<Segment>, String> {
         let mut frames = CountedPages::default();
-        let segment = allocator.allocate_from(&SegmentRequest::new(count), &mut frames).ok();
+        let segment = allocator.allocate_from(&SegmentRequest::new(count), &mut frames);
+        let mut moved = 0;
+        let segment = match (segment, self.moving) {
+            (Err(SegmentError::NoSegment { .. }), Some(window)) => {
+                let mut places = vec![Segment::default(); live.len()];
+                let by = &mut |_: Segment, _: Segment| {};
+                let found = allocate_by_moving(allocator, count, window, live, &mut places, by);
+                found.ok().map(|found| {
+                    moved = found.frames;
+                    found.segment
+                })
+            }
+            (segment, _) => segment.ok(),
+        };
         let space = allocator.space();
         let mut words = 0;
         let mut areas = 0;
@@ -121,6 +144,8 @@ impl Churn {
             found.asked += segment.map_or(0, |_| count);
             found.held += held;
             found.in_vain += frames.released;
+            found.by_moving += u64::from(moved > 0);
+            found.moved += moved;
             found.words_read += words;
             found.words_max = found.words_max.max(words);
             found.areas_passed += areas;
@@ -163,7 +188,7 @@ mod tests {
     fn table_1_finds_what_the_tree_finds() {
         let areas: Vec<(u64, u64)> = (0..7).map(|i| (i * 8, 1 + i % 4)).collect();
         let machine = machine("7", &areas);
-        let churn = Churn { requests: 600, fill: 0.8, request_frames: 1500 };
+        let churn = Churn { requests: 600, fill: 0.8, request_frames: 1500, moving: None };
         for unit in [0, 3] {
             let unit = Order::known(unit);
             let run = |candidate: Candidate| {
@@ -183,5 +208,26 @@ mod tests {
             let blocks = run(Candidate::GlobalBitmap);
             assert!(blocks.held * tree.asked > tree.held * blocks.asked, "{blocks:?}, {tree:?}");
         }
+    }
+
+    #[test]
+    fn moving_serves_what_was_refused() {
+        let areas: Vec<(u64, u64)> = (0..8).map(|i| (i * 6, 4)).collect();
+        let machine = machine("8", &areas);
+        let run = |candidate: Candidate, moving: Option<Window>| {
+            let churn = Churn { requests: 800, fill: 0.6, request_frames: 1500, moving };
+            let run = |all: &mut dyn SegmentAllocator| churn.run(all, false, &mut random(5, 0));
+            candidate.with(&machine, Order::BASE, run).unwrap().unwrap()
+        };
+        for candidate in [Candidate::Baseline, Candidate::PreAllocated] {
+            let (without, with) = (run(candidate, None), run(candidate, Some(Window::Areas)));
+            assert_eq!((without.by_moving, without.moved), (0, 0));
+            assert!(with.by_moving > 0 && with.moved >= with.by_moving, "{with:?}");
+            assert!(with.refused < without.refused, "{without:?}, {with:?}");
+        }
+        assert!(
+            run(Candidate::PreAllocated, Some(Window::Frames)).moved
+                < run(Candidate::Baseline, Some(Window::Areas)).moved
+        );
     }
 }

@@ -18,17 +18,21 @@ pub(crate) enum Reading {
     AnywhereWhole,
     /// Blocks begin anywhere, and are cut off where their areas end.
     AnywhereCut,
+    /// All areas but the last give exactly what is left in them, and the last one a block, anywhere: "all
+    /// the remaining local pages" (section 4.1).
+    LastArea,
     /// The excess beyond the request is given back at once (section 4.1).
     GivenBack,
 }
 
 impl Reading {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Whole,
         Self::AlignedCut,
         Self::AlignedWhole,
         Self::AnywhereWhole,
         Self::AnywhereCut,
+        Self::LastArea,
         Self::GivenBack,
     ];
 
@@ -39,6 +43,7 @@ impl Reading {
             Self::AlignedWhole => "a block in each area, aligned, whole",
             Self::AnywhereWhole => "a block in each area, anywhere, whole",
             Self::AnywhereCut => "a block in each area, anywhere, cut at its end",
+            Self::LastArea => "a block in the last area alone, cut at its end",
             Self::GivenBack => "excess given back",
         }
     }
@@ -57,8 +62,9 @@ impl Reading {
             let base = area.checked_sub(1).map_or(0, |before| areas[before]);
             let end = *areas.get(area)?;
             let piece = past.min(end) - at;
-            let block = piece.next_power_of_two();
-            let aligned = matches!(self, Self::AnywhereWhole | Self::AnywhereCut)
+            let exact = self == Self::LastArea && past > end;
+            let block = if exact { piece } else { piece.next_power_of_two() };
+            let aligned = !matches!(self, Self::AlignedCut | Self::AlignedWhole)
                 || (at - base).is_multiple_of(block);
             let whole = at + block <= end;
             if !aligned || !whole && matches!(self, Self::AlignedWhole | Self::AnywhereWhole) {
@@ -120,6 +126,6 @@ mod tests {
         let areas: Vec<(u64, u64)> = (0..16).map(|i| (24 * i, 16)).collect();
         let machine = machine("16", &areas);
         let served = Reading::ALL.map(|reading| reading.served(&machine, 20));
-        assert_eq!(served, [8, 10, 10, 10, 12, 12]);
+        assert_eq!(served, [8, 10, 10, 10, 12, 12, 12]);
     }
 }

@@ -1,13 +1,15 @@
-//! The global bitmap's overhead over granularities, its search as Table 1 has it, and runs of free
-//! memory under requests and releases (Zhang, Lu and Zhang, section 4.1).
+//! The global bitmap's overhead over granularities, its search as Table 1 has it, on one thread and on
+//! several, and runs of free memory under requests and releases, with migration and without (Zhang, Lu
+//! and Zhang, section 4.1).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{BASE_PAGE_BYTES, Order};
-use swath_frame::segment::GlobalBitmap;
+use swath_frame::segment::{AreaSpace, GlobalBitmap, Window};
 
 use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES};
 use crate::papers::clmalloc::bitmap::churn::{Churn, Churned, mib};
+use crate::papers::clmalloc::bitmap::mutex::{Locking, contend};
 use crate::papers::clmalloc::bitmap::readings::Reading;
 use crate::papers::clmalloc::segments::Candidate;
 use crate::source::memory::random;
@@ -40,6 +42,8 @@ pub struct BitmapPlan {
     pub fill: Share,
     /// The largest request in areas; the smallest is a page.
     pub request_areas: f64,
+    /// Numbers of threads that ask at the same time.
+    pub threads: Ascending<Bounded<1, 256>>,
     /// The machines, of areas of one size each. The claims are judged on the one with the paper's.
     pub machines: Vec<AreasPlan>,
 }
@@ -70,6 +74,16 @@ impl BitmapPlan {
         (largest as f64 * MIB_FRAMES as f64 * self.request_areas.max(0.0)) as u64
     }
 
+    /// The load of requests and releases on a machine.
+    fn load(&self, quick: bool, machine: &AreasPlan, moving: Option<Window>) -> Churn {
+        Churn {
+            requests: self.requests.of(quick).get(),
+            fill: self.fill.get(),
+            request_frames: self.request_frames(machine),
+            moving,
+        }
+    }
+
     /// The machine of the claims.
     fn papers(&self) -> &AreasPlan {
         self.machines.iter().find(|machine| machine.is_papers()).unwrap_or(&self.machines[0])
@@ -80,6 +94,11 @@ impl BitmapPlan {
 pub struct BitmapFound {
     /// By machine, frames of a bit and allocator.
     churned: Grid,
+    /// By machine and allocator, with one frame for each bit or the fewest of the plan: segments are
+    /// moved where a request finds no place.
+    moved: Grid,
+    /// By machine, reading of the mutex and number of threads, with as many frames for each bit.
+    contended: Grid,
     /// By machine and frames of a bit; nothing in it is random.
     sizes: Grid,
     /// By reading of the blocks' places, on the machine of the claims; nothing in it is random.
@@ -90,6 +109,8 @@ const MACHINE: &str = "machine";
 const UNIT: &str = "frames_of_a_bit";
 const ALLOCATOR: &str = "allocator";
 const READING: &str = "reading";
+const LOCKING: &str = "locking";
+const THREADS: &str = "threads";
 
 /// The request of the paper's Table 2 and Fig. 6.
 const REQUEST_MIB: u64 = 20;
@@ -100,6 +121,11 @@ const WORDS: &str = "Table 1";
 const REFUSED: &str = "Refused";
 const LONGEST: &str = "Longest run";
 const IN_VAIN: &str = "In vain";
+const MOVED: &str = "Migration";
+const STILL_REFUSED: &str = "Refused with migration";
+const SPEEDUP: &str = "Threads";
+const WAITED: &str = "Waiting";
+const COLLISIONS: &str = "Found twice";
 
 const COMPARED: [Candidate; 3] =
     [Candidate::Baseline, Candidate::GlobalBitmap, Candidate::PreAllocated];
@@ -142,7 +168,60 @@ impl Study for BitmapCosts {
             |(machine, order, candidate)| {
                 vec![machine.name.as_str().into(), order.frames().into(), candidate.name().into()]
             },
-            |place, repeat| churn(plan, run.quick, *place, repeat).map_err(failed),
+            |(machine, order, candidate), repeat| {
+                let point = (*machine, *order, *candidate);
+                churn(plan, run.quick, point, None, repeat).map_err(failed)
+            },
+        )?;
+        let unit = orders.first().copied().unwrap_or(Order::BASE);
+        let pairs_moved: Vec<(&AreasPlan, Candidate)> = plan
+            .machines
+            .iter()
+            .flat_map(|machine| COMPARED.map(|candidate| (machine, candidate)))
+            .collect();
+        let moved = run.grid(
+            &plan.about,
+            &[MACHINE, ALLOCATOR],
+            plan.repeats.of(run.quick).get(),
+            &pairs_moved,
+            |(machine, candidate)| vec![machine.name.as_str().into(), candidate.name().into()],
+            |(machine, candidate), repeat| {
+                let point = (*machine, unit, *candidate);
+                let window = Some(window(*candidate));
+                churn(plan, run.quick, point, window, repeat).map_err(failed)
+            },
+        )?;
+        let threads: Vec<(&AreasPlan, Locking, u64)> = plan
+            .machines
+            .iter()
+            .flat_map(|machine| Locking::ALL.map(|locking| (machine, locking)))
+            .flat_map(|(machine, locking)| {
+                plan.threads.iter().map(move |threads| (machine, locking, threads.get()))
+            })
+            .collect();
+        let contended = run.grid(
+            &plan.about,
+            &[MACHINE, LOCKING, THREADS],
+            plan.repeats.of(run.quick).get(),
+            &threads,
+            |(machine, locking, threads)| {
+                vec![machine.name.as_str().into(), locking.name().into(), (*threads).into()]
+            },
+            |(machine, locking, threads), repeat| {
+                let load = plan.load(run.quick, machine, None);
+                let found = machine.with_space(unit, |space| {
+                    let random = &mut random(plan.about.seed, repeat);
+                    let lines = lines_max(&space);
+                    contend(load, &space, *locking, *threads as usize, lines, random)
+                });
+                let found = found.map_err(failed)?;
+                let each = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
+                Ok(metrics([
+                    ("requests_per_kiloline", 1000.0 * each(found.served, found.time)),
+                    ("waited_share", each(found.waited, found.busy)),
+                    ("collision_share", each(found.collisions, found.served + found.collisions)),
+                ]))
+            },
         )?;
         let sizes = run.grid(
             &plan.about,
@@ -163,7 +242,7 @@ impl Study for BitmapCosts {
                 Ok(metrics([("served", served as f64)]))
             },
         )?;
-        Ok(BitmapFound { churned, sizes, readings })
+        Ok(BitmapFound { churned, moved, contended, sizes, readings })
     }
 
     fn claims(plan: &BitmapPlan, _: &Run<'_>) -> Vec<Statement<BitmapFound>> {
@@ -173,8 +252,18 @@ impl Study for BitmapCosts {
     fn show(plan: &BitmapPlan, run: &Run<'_>, found: &BitmapFound) -> Shown {
         let mut figures = vec![overhead_figure(plan, found), words_figure(plan, found)];
         figures.extend(churn_figures(plan, found));
+        figures.extend(moved_figures(found));
+        figures.extend(threads_figures(plan, found));
         figures.push(readings_figure(plan, found));
         Shown { finding: finding(plan, found), figures, notes: notes(plan, run), host: None }
+    }
+}
+
+/// The least that has to be emptied for a request: CLMalloc's segments begin anywhere.
+const fn window(candidate: Candidate) -> Window {
+    match candidate {
+        Candidate::PreAllocated => Window::Frames,
+        _ => Window::Areas,
     }
 }
 
@@ -183,14 +272,12 @@ fn churn(
     plan: &BitmapPlan,
     quick: bool,
     (machine, unit, candidate): BitmapPoint<'_>,
+    moving: Option<Window>,
     repeat: u64,
 ) -> Result<Metrics, String> {
-    let churn = Churn {
-        requests: plan.requests.of(quick).get(),
-        fill: plan.fill.get(),
-        request_frames: plan.request_frames(machine),
-    };
-    let by_table_1 = candidate == Candidate::PreAllocated;
+    let churn = plan.load(quick, machine, moving);
+    // The table's own bitmap knows nothing of segments that move.
+    let by_table_1 = candidate == Candidate::PreAllocated && moving.is_none();
     let found = candidate.with(machine, unit, |allocator| {
         churn.run(allocator, by_table_1, &mut random(plan.about.seed, repeat))
     })??;
@@ -199,6 +286,8 @@ fn churn(
     Ok(metrics([
         ("refused_share", each(refused as f64, requests)),
         ("waste", each(held as f64, asked) - 1.0),
+        ("by_moving_share", each(found.by_moving as f64, requests)),
+        ("moved_mib", each(mib(found.moved), requests)),
         ("in_vain_mib", each(mib(in_vain), requests)),
         ("longest_share", each(found.longest, found.looks)),
         ("words", each(found.words_read as f64, found.searches)),
@@ -213,17 +302,22 @@ fn overhead(machine: &AreasPlan, unit: Order) -> Result<Metrics, String> {
     machine.with_space(unit, |space| {
         let memory_bytes = (space.total_frames() * BASE_PAGE_BYTES) as f64;
         let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
-        // Levels of summaries: see `GlobalBitmap`.
-        let mut levels = 1;
-        while 256_u64 << (2 * (levels - 1)) < space.units() {
-            levels += 1;
-        }
         metrics([
             ("bitmap_share", space.units() as f64 / 8.0 / memory_bytes),
             ("tree_share", words as f64 * 8.0 / memory_bytes),
-            ("lines_max", f64::from(2 * levels + 1)),
+            ("lines_max", lines_max(&space) as f64),
         ])
     })
+}
+
+/// The lines of memory that a search of the summaries reads at most.
+fn lines_max(space: &AreaSpace<'_>) -> u64 {
+    // Levels of summaries: see `GlobalBitmap`.
+    let mut levels = 1;
+    while 256_u64 << (2 * (levels - 1)) < space.units() {
+        levels += 1;
+    }
+    2 * levels + 1
 }
 
 fn overhead_figure(plan: &BitmapPlan, found: &BitmapFound) -> Drawn {
@@ -290,6 +384,81 @@ fn words_figure(plan: &BitmapPlan, found: &BitmapFound) -> Drawn {
     });
     let series = series.collect();
     Drawn { figure, series }
+}
+
+/// Bars by machine: what migration costs each allocator, and what it cannot serve.
+fn moved_figures(found: &BitmapFound) -> Vec<Drawn> {
+    let bars = |id: &str, title: &str, y: &str, caption: &str, metric: &'static str| {
+        let series = |candidate: Candidate| {
+            let of = |cell: &CellView<'_>| cell.get(metric);
+            let all = found.moved.points(MACHINE, |all| all.is(ALLOCATOR, candidate.name()), of);
+            Series::new(id, MACHINE, metric, candidate.name(), all)
+        };
+        let figure = Figure::new(id, title, FigureKind::Bars, "", y).with_caption(caption);
+        Drawn { figure, series: COMPARED.into_iter().map(series).collect() }
+    };
+    vec![
+        bars(
+            MOVED,
+            "memory moved for a request, on average",
+            "MiB",
+            "Where a request finds no place though enough is free, the segments in its way are moved \
+             whole to other places of the allocator: those of whole areas, or, for CLMalloc, of as \
+             many frames as are asked for, wherever least has to move.",
+            "moved_mib",
+        ),
+        bars(
+            STILL_REFUSED,
+            "requests refused though enough is free",
+            "share of requests",
+            "Some segment in every window has no place outside it.",
+            "refused_share",
+        ),
+    ]
+}
+
+/// Lines over the number of threads, on the machine of the claims and the others.
+fn threads_figures(plan: &BitmapPlan, found: &BitmapFound) -> Vec<Drawn> {
+    let lines = |id: &str, title: &str, y: &str, caption: &str, metric: &'static str| {
+        let series = plan.machines.iter().flat_map(|machine| {
+            Locking::ALL.map(|locking| {
+                let points = found.contended.points(
+                    THREADS,
+                    |all| all.is(MACHINE, machine.name.as_str()).is(LOCKING, locking.name()),
+                    |cell| cell.get(metric),
+                );
+                let name = format!("{}, {}", locking.name(), machine.name);
+                Series::new(id, THREADS, metric, &name, points)
+            })
+        });
+        let series = series.collect();
+        let figure = Figure::new(id, title, FigureKind::LinesLog2, THREADS, y);
+        Drawn { figure: figure.with_caption(caption), series }
+    };
+    vec![
+        lines(
+            SPEEDUP,
+            "requests served under cma_mutex",
+            "requests in the time of 1000 lines",
+            "Simulated: to read or write a line of 64 bytes takes a unit of time; a thread searches, \
+             sets bits, writes a descriptor for each page, and asks again.",
+            "requests_per_kiloline",
+        ),
+        lines(
+            WAITED,
+            "for cma_mutex",
+            "share of the threads' time",
+            "The same runs.",
+            "waited_share",
+        ),
+        lines(
+            COLLISIONS,
+            "ranges that two threads were given",
+            "share of the searches",
+            "Table 1 unlocks its mutex in line 11, before a bit of the range is set.",
+            "collision_share",
+        ),
+    ]
 }
 
 /// Bars by machine, of the finest granularity.
@@ -371,9 +540,9 @@ fn notes(plan: &BitmapPlan, run: &Run<'_>) -> Vec<String> {
         ),
         "In line 6, \"index of the next zero in bitmap\" is taken as Linux's search for a range of \
          zeros, as the text has it calculate the available range. Its place is held against the \
-         tree's at each request. Table 1 releases its mutex before a bit of the range is set: two \
-         requests at the same time would find the same place. How long threads wait for the \
-         mutex is not modelled."
+         tree's at each request. Table 1 releases its mutex before a bit of the range is set, so \
+         that two requests at the same time find the same place; the other two readings set the bits \
+         before it is released."
             .to_owned(),
     ]
 }

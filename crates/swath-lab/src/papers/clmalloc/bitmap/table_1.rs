@@ -85,6 +85,13 @@ impl Table1 {
         None
     }
 
+    /// Returns true if all units of a segment are free; costs nothing that is counted.
+    pub(crate) fn is_free(&self, space: &AreaSpace<'_>, segment: Segment) -> bool {
+        let k = space.unit().k();
+        let mut units = segment.start >> k..(segment.start + segment.count) >> k;
+        units.all(|unit| self.words[(unit / 64) as usize] >> (unit % 64) & 1 == 0)
+    }
+
     /// Marks a segment as in use or free.
     pub(crate) fn mark(&mut self, space: &AreaSpace<'_>, segment: Segment, used: bool) {
         let k = space.unit().k();
@@ -122,6 +129,8 @@ mod tests {
                 assert_eq!(table.find(&space, 20), start(300, 1, 1024 + 44));
                 assert_eq!((table.words_read, table.areas_passed), (5 + 1, 1));
                 table.mark(&space, Segment::new(310, 2), true);
+                assert!(table.is_free(&space, Segment::new(300, 10)));
+                assert!(!table.is_free(&space, Segment::new(300, 11)));
                 assert_eq!(table.find(&space, 20), start(312, 1, 1024 + 56));
                 table.mark(&space, Segment::new(64, 100), false);
                 assert_eq!(table.find(&space, 100), start(64, 0, 64));
