@@ -46,7 +46,8 @@ enum swath_status
   SWATH_NO_FRAME,
   // Not as many frames are free; `at` is how many are.
   SWATH_OUT_OF_FRAMES,
-  // Frames are free, but no block of the order; `at` is the order.
+  // Frames are free, but no block of the order, or no segment as long; `at` is the order, or the
+  // frames wanted.
   SWATH_NO_BLOCK,
   // Not the object's; `at` is the first such frame, page or address.
   SWATH_FOREIGN,
@@ -68,7 +69,7 @@ enum swath_status
   SWATH_QUOTA,
   // No memory answers; `at` is the physical address.
   SWATH_BUS,
-  // The request is larger than any pool; `at` is its size.
+  // The request is larger than any pool, or than what lies between its limits; `at` is its size.
   SWATH_TOO_LARGE,
   // No block is long enough; `at` is the largest request that could be served.
   SWATH_OUT_OF_MEMORY,
@@ -189,6 +190,31 @@ typedef uint32_t swath_pool;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// The allocators of segments, after *Zhang, Lu and Zhang* (CLMalloc).
+enum swath_segments_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // A bitmap for each area, as Linux's contiguous memory; a request longer than an area gets whole
+  // free areas (section 3.2).
+  SWATH_SEGMENTS_BASELINE = 0,
+  // One bitmap over all areas, whose frames are acquired with each segment, in blocks of a power of two
+  // (section 4.1).
+  SWATH_SEGMENTS_GLOBAL_BITMAP = 1,
+  // One bitmap over all areas, whose frames were all acquired at start (pre-allocation, section 4.2).
+  SWATH_SEGMENTS_PRE_ALLOCATED = 2,
+  // One unit at a time: pages of a huge-page pool.
+  SWATH_SEGMENTS_HUGE_PAGES = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_segments_kind swath_segments_kind;
+#else
+typedef uint32_t swath_segments_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Adaptive-Buddy over the banks of one zone.
 typedef struct swath_banks swath_banks;
 
@@ -209,6 +235,9 @@ typedef struct swath_regions swath_regions;
 
 // Reservations of superpages.
 typedef struct swath_reservations swath_reservations;
+
+// An allocator of segments.
+typedef struct swath_segments swath_segments;
 
 // Frames that follow one another, each of 4096 bytes.
 typedef struct {
@@ -318,6 +347,12 @@ typedef struct {
   // `SWATH_BACKGROUND`: 1 has a thread of the library's own return free memory to the system, even while
   // the process does nothing. Default 0: calls that take long return it.
   uint32_t background;
+  // `SWATH_SLACK`: number of superblocks of one size, as empty as `empty_eighths` says, which a thread
+  // keeps all the same (the K of Hoard). Up to 1024; default 4.
+  uint32_t slack;
+  // `SWATH_HEAPS`: number of threads that have a heap of their own at a time (the paper's P); all
+  // others share one more, behind a lock. 1 to 8191, the default.
+  uint32_t heaps;
 } cmt_options;
 
 // Counts of what the pool holds, in bytes if not said otherwise. Later versions add members at the end:
@@ -476,6 +511,52 @@ typedef struct {
   // The order of the reservation that the frame lies in; 0 if it is a frame by itself.
   uint32_t reserved_order;
 } swath_populated;
+
+// The kind of an allocator of segments and its granularity.
+typedef struct {
+  // A `swath_segments_kind`.
+  uint32_t kind;
+  // log2 of the frames of a unit: segments are whole units, and of each area only whole, aligned
+  // units are used.
+  uint32_t unit_order;
+} swath_segments_config;
+
+// A request for a segment. Begin with `swath_segment_request_of`, so that it stays right when members
+// are added.
+typedef struct {
+  // Number of frames; rounded up to whole units.
+  uint64_t count;
+  // No frame below this one of the accelerator's space.
+  uint64_t lower;
+  // No frame from this one on.
+  uint64_t upper;
+  // The first frame is a multiple of this, a power of two.
+  uint64_t align;
+  // No two frames lie on two sides of a multiple of this, a power of two; 0 is no such limit.
+  uint64_t boundary;
+  // 1: all frames lie in one area, for a device without a segment map. Else 0.
+  uint32_t one_area;
+} swath_segment_request;
+
+// Frames that follow one another in the accelerator's address space, in which the areas are laid end to
+// end from 0 on.
+typedef struct {
+  // The number of the first frame in that space.
+  uint64_t start;
+  // Number of frames.
+  uint64_t count;
+} swath_segment;
+
+// What to call for the frames behind the areas: a kernel's allocator of frames. Calls of the functions
+// of this library that would change the segments return `SWATH_BUSY` within.
+typedef struct {
+  // Acquires the frames of a run in one area.
+  void (*acquire)(swath_extent run, void *context);
+  // Releases the frames of a run in one area, which were acquired.
+  void (*release)(swath_extent run, void *context);
+  // Handed to both.
+  void *context;
+} swath_area_frames;
 
 // Every status, in the order of their numbers.
 #define swath_status_ALL { SWATH_OK, SWATH_NULL, SWATH_WRONG_OBJECT, SWATH_ARGUMENT, SWATH_STORAGE, SWATH_EMPTY, SWATH_OVERFLOW, SWATH_OVERLAP, SWATH_NO_FRAME, SWATH_OUT_OF_FRAMES, SWATH_NO_BLOCK, SWATH_FOREIGN, SWATH_NOT_ALLOCATED, SWATH_MISALIGNED, SWATH_STATE, SWATH_TOO_MANY_BLOCKS, SWATH_NO_REGION, SWATH_DENIED, SWATH_MAPPED, SWATH_QUOTA, SWATH_BUS, SWATH_TOO_LARGE, SWATH_OUT_OF_MEMORY, SWATH_CORRUPT, SWATH_IN_USE, SWATH_BUSY, }
@@ -1096,6 +1177,160 @@ uint64_t swath_reservations_free_count(const swath_reservations *reservations);
 
 // Returns the meaning of a [`swath_status`] in English: a string that is always there.
 const char *swath_status_text(uint32_t status);
+
+// Bytes of storage for segments over `count` areas; 0 if areas or configuration are wrong.
+//
+// # Safety
+// `areas` points to `count` areas.
+size_t swath_segments_storage_bytes(const swath_extent *areas,
+                                    size_t count,
+                                    swath_segments_config config);
+
+// Makes an allocator over `count` areas, which may come in any order and may touch, all of it free. The
+// areas are not needed after. O(a²) for a areas, O(a) if they ascend, and O(words).
+//
+// Errors: `SWATH_ARGUMENT` with the value; `SWATH_OVERLAP`, `SWATH_OVERFLOW` with the area's address;
+// `SWATH_NO_FRAME` if no area has a whole unit; `SWATH_STORAGE`, `SWATH_NULL`.
+//
+// # Safety
+// `areas` points to `count` areas, `storage` to `len_bytes` of memory that the allocator has for itself
+// from now on; `segments` can be written.
+swath_result swath_segments_create(const swath_extent *areas,
+                                   size_t count,
+                                   swath_segments_config config,
+                                   void *storage,
+                                   size_t len_bytes,
+                                   swath_segments **segments);
+
+// Makes a request for `count` frames, wherever they are.
+swath_segment_request swath_segment_request_of(uint64_t count);
+
+// Allocates a segment that meets the request.
+//
+// Errors: `SWATH_EMPTY`; `SWATH_OUT_OF_FRAMES` with the number of free frames; `SWATH_TOO_LARGE` with the
+// frames wanted, if there is no room for so many between the limits, free or not; `SWATH_NO_BLOCK` with
+// the frames wanted, if no free place is as long; `SWATH_ARGUMENT` with the value; `SWATH_BUSY`,
+// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `segments` is null or an object of this library; `request` can be read, `segment` written.
+swath_result swath_segments_allocate(swath_segments *segments,
+                                     const swath_segment_request *request,
+                                     swath_segment *segment);
+
+// Allocates a segment as `swath_segments_allocate` does, and calls for the frames behind it: what an
+// allocator acquires on its way and does not keep it releases again. A null function is not called.
+//
+// Errors: as for `swath_segments_allocate`; all that was acquired is released then.
+//
+// # Safety
+// As for `swath_segments_allocate`; the functions of `frames` can be called with its context.
+swath_result swath_segments_allocate_from(swath_segments *segments,
+                                          const swath_segment_request *request,
+                                          swath_area_frames frames,
+                                          swath_segment *segment);
+
+// Writes the segment that `swath_segments_allocate` would allocate now.
+//
+// Errors: as for `swath_segments_allocate`.
+//
+// # Safety
+// As for `swath_segments_allocate`.
+swath_result swath_segments_find(const swath_segments *segments,
+                                 const swath_segment_request *request,
+                                 swath_segment *segment);
+
+// Frees a segment as it was allocated, whole.
+//
+// Errors: `SWATH_EMPTY`; `SWATH_OVERFLOW`, `SWATH_MISALIGNED` with the segment's start; `SWATH_FOREIGN`,
+// `SWATH_NOT_ALLOCATED` with the first such frame; `SWATH_STATE` with the start of what is in use, but not
+// as this segment; `SWATH_BUSY`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `segments` is null or an object of this library.
+swath_result swath_segments_free(swath_segments *segments,
+                                 swath_segment segment);
+
+// Frees a segment as `swath_segments_free` does, and releases the frames that were acquired for it. A null
+// function is not called.
+//
+// Errors: as for `swath_segments_free`.
+//
+// # Safety
+// As for `swath_segments_free`; the functions of `frames` can be called with its context.
+swath_result swath_segments_free_to(swath_segments *segments,
+                                    swath_segment segment,
+                                    swath_area_frames frames);
+
+// Writes the frames that are acquired for a segment in use: itself, what blocks of a power of two hold
+// beyond it, or none where all were acquired at start.
+//
+// Errors: `SWATH_BUSY`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `segments` is null or an object of this library; `acquired` can be written.
+swath_result swath_segments_acquired(const swath_segments *segments,
+                                     swath_segment segment,
+                                     swath_segment *acquired);
+
+// Writes the physical extents behind a segment to `extents`, which has room for `room`, in its order,
+// those that touch joined: what an accelerator's segment map is loaded with. `count` is how many they
+// are. Null `extents` with no room counts them.
+//
+// Errors: `SWATH_FOREIGN` with the first frame beyond the areas; `SWATH_OVERFLOW`, `SWATH_EMPTY`;
+// `SWATH_TOO_MANY_BLOCKS` with the number of extents (the first `room` are written then); `SWATH_BUSY`,
+// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `segments` is null or an object of this library; `extents` has room for `room` extents, `count` can be
+// written.
+swath_result swath_segments_extents(const swath_segments *segments,
+                                    swath_segment segment,
+                                    swath_extent *extents,
+                                    size_t room,
+                                    size_t *count);
+
+// Writes the number of the area that holds a frame of the accelerator's space, and the frame's number in
+// physical memory: *start_zone* and *pfn* of the paper's Table 1. O(log a) for a areas.
+//
+// Errors: `SWATH_FOREIGN` with a frame beyond the areas; `SWATH_BUSY`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `segments` is null or an object of this library; `area` and `physical` can be written.
+swath_result swath_segments_locate(const swath_segments *segments,
+                                   uint64_t frame,
+                                   size_t *area,
+                                   uint64_t *physical);
+
+// Counts the free frames; 0 for an object that is no such allocator. O(1).
+//
+// # Safety
+// `segments` is null or an object of this library.
+uint64_t swath_segments_free_count(const swath_segments *segments);
+
+// Counts the frames in whole units; 0 for an object that is no such allocator. O(1).
+//
+// # Safety
+// `segments` is null or an object of this library.
+uint64_t swath_segments_total_count(const swath_segments *segments);
+
+// Counts the most frames that one request without constraints could get now; 0 for an object that is no
+// such allocator.
+//
+// # Safety
+// `segments` is null or an object of this library.
+uint64_t swath_segments_largest_count(const swath_segments *segments);
+
+// Calls `visit` with each run of free frames, ascending, and with `context`. `visit` may read the
+// allocator; calls that would change it return `SWATH_BUSY` and change nothing.
+//
+// Errors: `SWATH_BUSY`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `segments` is null or an object of this library.
+swath_result swath_segments_each_free(const swath_segments *segments,
+                                      void (*visit)(swath_segment run, void *context),
+                                      void *context);
 
 #ifdef __cplusplus
 }  // extern "C"
