@@ -6,6 +6,7 @@
 //! cargo run --release -p swath-bench -- translate
 //! cargo run --release -p swath-bench -- heap
 //! cargo run --release -p swath-bench -- programs [--rounds N] [--out DIR] [NAME…]
+//! cargo run --release -p swath-bench -- registered-buffers [--rounds N] [--mib N]
 //! ```
 //!
 //! # Gates
@@ -87,6 +88,10 @@
 //! C library's allocator, jemalloc, mimalloc, snmalloc and tcmalloc: time and peak memory as ratios.
 //! See [`programs`].
 //!
+//! # Registered buffers
+//! What it costs to register and pin a buffer, the entries of a list of its mappings, and random updates, by
+//! the buffer's backing. See [`registered`].
+//!
 //! Every run checks its results: no block overlaps another or lies outside the
 //! memory, blocks are aligned, and at the end everything can be taken again.
 //! A wrong result ends the program with exit code 1, as does a gate that is
@@ -105,6 +110,7 @@ mod peers;
 mod programs;
 mod random;
 mod regions;
+mod registered;
 mod reserve;
 mod rivals;
 mod segments;
@@ -119,7 +125,8 @@ const USAGE: &str = "usage: swath-bench gates [NAME…]
        swath-bench rivals [--json FILE] [--samples N]
        swath-bench translate
        swath-bench heap
-       swath-bench programs [--rounds N] [--out DIR] [NAME…]";
+       swath-bench programs [--rounds N] [--out DIR] [NAME…]
+       swath-bench registered-buffers [--rounds N] [--mib N]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -131,6 +138,7 @@ fn main() -> ExitCode {
         ["translate"] => translate::run(),
         ["heap"] => heap::run(),
         ["programs", options @ ..] => programs::run(options),
+        ["registered-buffers", options @ ..] => registered::run(options),
         ["heap-measure", name, steps] => heap::measure(name, steps),
         _ => Err(Failure::Setup(USAGE.into())),
     };

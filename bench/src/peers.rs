@@ -56,7 +56,7 @@ pub(crate) fn target_directory() -> Result<PathBuf, Failure> {
 
 /// The overriding library. Asked for by its type alone, since beside a Rust library of the same
 /// crate there is no optimisation across crates.
-fn ours() -> Result<PathBuf, Failure> {
+pub(crate) fn ours() -> Result<PathBuf, Failure> {
     let mut command = Command::new("cargo");
     command.args(["rustc", "--release", "-p", "swath-malloc", "--lib", "--crate-type", "cdylib"]);
     make(command.current_dir(root()))?;

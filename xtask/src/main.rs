@@ -42,10 +42,10 @@ enum Chore {
         rules: bool,
     },
     /// The gates on instruction counts and the races against rivals; the heaps'
-    /// worst calls; whole programs on other allocators.
+    /// worst calls; whole programs on other allocators; buffers that are registered.
     Bench {
         /// Which of them; all if none is named.
-        #[arg(value_parser = ["gates", "rivals", "heap", "programs"])]
+        #[arg(value_parser = ["gates", "rivals", "heap", "programs", "registered-buffers"])]
         which: Vec<String>,
     },
     /// Changes the code of a file, one operator or value at a time, and says which changes no
