@@ -53,7 +53,7 @@ fn segments_in_c() {
         assert_eq!(
             run("cc", "segments.c", shared),
             "baseline: 8 segments, 160 MiB acquired\n  4 MiB at 12 MiB\n  16 MiB at 24 MiB\n\
-             global bitmap: 10 segments, 220 MiB acquired\n  16 MiB at 336 MiB\n  4 MiB at 360 MiB\n\
+             global bitmap: 10 segments, 220 MiB acquired\n  8 MiB at 320 MiB\n  12 MiB at 336 MiB\n\
              pre-allocated: 12 segments, 0 MiB acquired\n  4 MiB at 324 MiB\n  16 MiB at 336 MiB\n"
         );
     }
