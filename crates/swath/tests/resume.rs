@@ -41,7 +41,14 @@ const PLANS: [(&str, &[(&str, &str)]); 5] = [
             ("calls = 8", "calls = 1"),
         ],
     ),
-    ("cl-availability", &[]),
+    (
+        "cl-availability",
+        // One row of the table is within the library's reserve.
+        &[(
+            "reserve_mib = 256, repeats = { full = 20, quick = 3 }",
+            "reserve_mib = 2, repeats = 2",
+        )],
+    ),
 ];
 
 /// The plan of a study of the registry, cut down.

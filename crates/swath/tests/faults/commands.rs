@@ -187,7 +187,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn reports() {
     let room = Room::new();
     let attack = Attack {
-        args: &["study", "--quick", "--jobs", "1", "--out", "out/report", "cl-availability"],
+        args: &["study", "--quick", "--jobs", "1", "--out", "out/report", "cl-order"],
         prints_to_file: true,
         // The journal's key is of the program, too.
         names: &["out/report", "standard output", "thread", "/swath"],
@@ -211,7 +211,7 @@ fn reports() {
         calls_max: 20,
     };
     let report = room.path("out/report");
-    let study = report.join("cl-availability");
+    let study = report.join("cl-order");
     let output = room.with_fault(room.command(attack.args), ("", EIO), 0).0;
     assert!(output.status.success(), "{output:?}");
     let expected = files(&report);

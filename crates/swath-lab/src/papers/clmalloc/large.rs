@@ -168,7 +168,9 @@ impl Study for Large {
             let threads = plan.threads.of(run.quick).iter();
             figures.extend(threads.map(|threads| time_figure(found, how, threads.get())));
         }
-        figures.extend(beside_figures(plan, run, found));
+        if !found.beside.is_empty() {
+            figures.extend(beside_figures(plan, run, found));
+        }
         let host = HostShown { machine: host_name(), figures, notes: found.lacking.clone() };
         Shown {
             finding: String::new(),

@@ -435,6 +435,8 @@ fn host_figures(plan: &LatencyPlan, found: &LatencyFound) -> Vec<Drawn> {
         let of: Of = |cell| cell.get("instructions");
         figures.push(drawn(&found.instructions, REQUEST, figure, "instructions", of));
     }
+    // What a plan leaves out, or this machine does not let it know, is no figure.
+    figures.retain(|drawn| drawn.series.iter().any(|series| !series.points.is_empty()));
     figures
 }
 

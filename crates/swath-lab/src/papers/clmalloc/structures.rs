@@ -136,7 +136,9 @@ impl Study for Structures {
         let mut figures: Vec<Drawn> =
             structures().map(|&structure| ratio_figure(plan, run, found, structure)).collect();
         figures.extend(structures().map(|&structure| time_figure(plan, run, found, structure)));
-        figures.extend(beside_figures(plan, run, found));
+        if !found.beside.is_empty() {
+            figures.extend(beside_figures(plan, run, found));
+        }
         let host = HostShown { machine: host_name(), figures, notes: found.lacking.clone() };
         Shown {
             finding: String::new(),
