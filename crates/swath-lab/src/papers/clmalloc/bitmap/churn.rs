@@ -215,7 +215,7 @@ mod tests {
         let areas: Vec<(u64, u64)> = (0..8).map(|i| (i * 6, 4)).collect();
         let machine = machine("8", &areas);
         let run = |candidate: Candidate, moving: Option<Window>| {
-            let churn = Churn { requests: 800, fill: 0.6, request_frames: 1500, moving };
+            let churn = Churn { requests: 800, fill: 0.85, request_frames: 1500, moving };
             let run = |all: &mut dyn SegmentAllocator| churn.run(all, false, &mut random(5, 0));
             candidate.with(&machine, Order::BASE, run).unwrap().unwrap()
         };
