@@ -76,7 +76,7 @@ struct Candidate {
 /// let mut storage = [Area::default(); 4];
 /// let space = AreaSpace::new(&areas, Order::BASE, &mut storage).unwrap();
 /// let words = vec![0; Baseline::<Vec<u64>>::storage_words(&space)];
-/// let mut allocator = Baseline::new(space, words).unwrap();
+/// let mut allocator: Baseline<_> = Baseline::new(space, words).unwrap();
 /// let mut live: Vec<Segment> =
 ///     [4, 24, 4].map(|count| allocator.allocate(&SegmentRequest::new(count)).unwrap()).to_vec();
 /// assert!(allocator.allocate(&SegmentRequest::new(24)).is_err());
