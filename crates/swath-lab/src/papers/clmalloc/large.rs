@@ -1,19 +1,17 @@
 //! Large requests on threads: `cmt_malloc` beside `malloc` (Zhang, Lu and Zhang, section 5.3,
 //! Fig. 7).
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::host::machine::host_name;
 #[cfg(target_os = "linux")]
 use crate::papers::clmalloc::blocks::times;
-use crate::papers::clmalloc::load::share;
+use crate::papers::clmalloc::load::sizes;
 use crate::papers::clmalloc::peers;
 use crate::papers::clmalloc::peers::{ALLOCATOR, Allocator, OURS, PeerPlan, Program, against_best};
 use crate::papers::clmalloc::rounds::{
-    Times, oversubscribed, seed, side_by_side, threads_remark, threads_title,
+    Times, oversubscribed, side_by_side, threads_remark, threads_title,
 };
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement};
@@ -145,7 +143,7 @@ impl Study for Large {
             &points,
             |&(threads, count)| vec![threads.into(), count.into()],
             |&(threads, count), repeat| {
-                let parts = parts(plan.sizes(), plan.about.seed, repeat, threads, count);
+                let parts = sizes(plan.sizes(), plan.about.seed, repeat, threads, count);
                 let bytes: usize = parts.iter().flatten().sum();
                 Ok(metrics([("gib", bytes as f64 / f64::from(1 << 30))]))
             },
@@ -284,7 +282,7 @@ fn round(
     (how, threads, count): (Use, u64, u64),
     repeat: u64,
 ) -> Result<Metrics, StudyError> {
-    let parts = parts(plan.sizes(), plan.about.seed, repeat, threads, count);
+    let parts = sizes(plan.sizes(), plan.about.seed, repeat, threads, count);
     let passes = ROUND_REQUESTS.div_ceil(count);
     let pass = |pass| times(&parts, plan.live.size(), how == Use::Pages, repeat + pass);
     let sum = (0..passes).try_fold(Times::default(), |sum, nth| Ok(sum.plus(pass(nth)?)));
@@ -299,23 +297,6 @@ impl LargePlan {
     fn sizes(&self) -> (u64, u64) {
         (self.size_kib.0.get(), self.size_kib.1.get())
     }
-}
-
-/// The sizes in bytes that each thread requests, each a whole number of words, by the plan's seed.
-pub(crate) fn parts(
-    (least, most): (u64, u64),
-    plan_seed: u64,
-    repeat: u64,
-    threads: u64,
-    count: u64,
-) -> Vec<Vec<usize>> {
-    let words = least * 128..=most * 128;
-    let part = |thread: u64| {
-        let mut random = Pcg64::seed_from_u64(seed(plan_seed, repeat, thread));
-        let own = 0..share(count, threads, thread);
-        own.map(|_| random.random_range(words.clone()) as usize * 8).collect()
-    };
-    (0..threads).map(part).collect()
 }
 
 /// The geometric mean of the ratios of a cell.

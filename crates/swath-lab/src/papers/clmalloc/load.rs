@@ -1,8 +1,12 @@
-//! The load of Fig. 8 (Zhang, Lu and Zhang, section 5.3): structures, and each thread's part of the records.
+//! The loads of Fig. 7 and 8 (Zhang, Lu and Zhang, section 5.3): sizes of blocks, structures, and each
+//! thread's part of the records.
 
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::papers::clmalloc::rounds::seed;
 use crate::papers::clmalloc::ycsb::{Operation, Workload, operations};
 
 /// A structure of Fig. 8.
@@ -54,6 +58,23 @@ pub(crate) fn parts(
             Part { records: own, operations: operations(workload, own, own, seed(thread)) }
         })
         .collect()
+}
+
+/// The sizes in bytes that each thread requests, each a whole number of words, by the plan's seed.
+pub(crate) fn sizes(
+    (least, most): (u64, u64),
+    plan_seed: u64,
+    repeat: u64,
+    threads: u64,
+    count: u64,
+) -> Vec<Vec<usize>> {
+    let words = least * 128..=most * 128;
+    let part = |thread: u64| {
+        let mut random = Pcg64::seed_from_u64(seed(plan_seed, repeat, thread));
+        let own = 0..share(count, threads, thread);
+        own.map(|_| random.random_range(words.clone()) as usize * 8).collect()
+    };
+    (0..threads).map(part).collect()
 }
 
 /// The share of one of so many threads in `count` pieces of work.

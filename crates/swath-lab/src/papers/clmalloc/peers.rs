@@ -285,13 +285,13 @@ pub(crate) fn child(_: &str) -> Result<(), Box<dyn std::error::Error>> {
 #[cfg(target_os = "linux")]
 fn ran(job: &Job) -> Result<Ran, String> {
     use crate::papers::clmalloc::allocator::{Cmt, Libc};
-    use crate::papers::clmalloc::load::parts;
+    use crate::papers::clmalloc::load::{parts, sizes};
     use crate::papers::clmalloc::rounds::seed;
-    use crate::papers::clmalloc::{blocks, large, records};
+    use crate::papers::clmalloc::{blocks, records};
     let Job { threads, seed: plan, round, cmt, .. } = *job;
     match job.program {
         Program::Large { size_kib, live, every_page, requests } => {
-            let parts = large::parts(size_kib, plan, round, threads, requests);
+            let parts = sizes(size_kib, plan, round, threads, requests);
             let run = if cmt { blocks::run::<Cmt> } else { blocks::run::<Libc> };
             run(&parts, live, every_page).map(|(ns, sum)| Ran { ns, sum })
         }
