@@ -1,5 +1,5 @@
-//! What contiguity buys on this machine without a device: `bench/programs/registered.c` on one buffer
-//! after another, whose backing differs.
+//! Buffers that are registered, one after another, whose backing differs: `bench/programs/registered.c`
+//! shows what contiguity buys on this machine without a device.
 //!
 //! A row gives medians of the rounds, and the least and the most: to make and write the buffer, to
 //! register it with io_uring, which pins it, and to unregister it, to lock it, all in ms; its runs of

@@ -547,7 +547,7 @@ typedef struct {
   uint64_t count;
 } swath_segment;
 
-// What to call for the frames behind the areas: a kernel's allocator of frames. Calls of the functions
+// Functions to call for the frames behind the areas: a kernel's allocator of frames. Calls of the functions
 // of this library that would change the segments return `SWATH_BUSY` within.
 typedef struct {
   // Acquires the frames of a run in one area.

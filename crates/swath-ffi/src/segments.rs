@@ -78,7 +78,7 @@ pub struct swath_segment_request {
     pub one_area: u32,
 }
 
-/// What to call for the frames behind the areas: a kernel's allocator of frames. Calls of the functions
+/// Functions to call for the frames behind the areas: a kernel's allocator of frames. Calls of the functions
 /// of this library that would change the segments return `SWATH_BUSY` within.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

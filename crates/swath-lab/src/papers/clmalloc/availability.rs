@@ -238,9 +238,9 @@ fn measure_real(plan: &AvailabilityPlan, run: &Run<'_>) -> Result<(Grid, Vec<Str
     let fits = |row: &&RequestRow| row.mib.get() * row.count.get() <= reserve_mib;
     let job = |row: &RequestRow| {
         let (request_mib, count) = (row.mib.get(), row.count.get());
-        real::Job { reserve_mib, request_mib, count }
+        real::BlocksJob { reserve_mib, request_mib, count }
     };
-    let points: Vec<real::Job> = plan.requests.iter().filter(fits).map(job).collect();
+    let points: Vec<real::BlocksJob> = plan.requests.iter().filter(fits).map(job).collect();
     let repeats = plan.real.repeats.of(run.quick).get();
     let found = where_possible(run, &plan.about, repeats, &points, |job, _| {
         real::run(Availability::KIND, job)

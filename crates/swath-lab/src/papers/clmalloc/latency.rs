@@ -264,9 +264,9 @@ fn measure_real(
 ) -> Result<Grid, StudyError> {
     let reserves = [plan.real.reserve_mib.get(), 0];
     let counts = plan.counts.of(run.quick).iter().map(|count| count.get());
-    let points: Vec<real::Job> = counts
+    let points: Vec<real::BlocksJob> = counts
         .flat_map(|count| reserves.map(|reserve_mib| (count, reserve_mib)))
-        .map(|(count, reserve_mib)| real::Job {
+        .map(|(count, reserve_mib)| real::BlocksJob {
             reserve_mib,
             request_mib: plan.request_mib.get(),
             count,

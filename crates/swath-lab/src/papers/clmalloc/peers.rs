@@ -81,13 +81,13 @@ pub(crate) enum Program {
 
 /// The work of a child.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(crate) struct ProgramJob {
     pub(crate) program: Program,
     pub(crate) threads: u64,
     /// The plan's seed, and the number of the round.
     pub(crate) seed: u64,
     pub(crate) round: u64,
-    /// True for `cmt_malloc`; `malloc` otherwise, whosever it is.
+    /// True for `cmt_malloc`; `malloc` otherwise, of whichever library.
     pub(crate) cmt: bool,
 }
 
@@ -151,8 +151,8 @@ impl Allocator {
     }
 
     /// Does a job in a child of the study `kind`.
-    fn run(&self, kind: &str, job: &Job) -> Result<Ran, String> {
-        let job = Job { cmt: self.cmt, ..job.clone() };
+    fn run(&self, kind: &str, job: &ProgramJob) -> Result<Ran, String> {
+        let job = ProgramJob { cmt: self.cmt, ..job.clone() };
         let text = serde_json::to_string(&job).map_err(|error| error.to_string())?;
         let mut command = child_command(kind, &text).map_err(|error| error.to_string())?;
         command.stdin(Stdio::null()).envs(self.environment.iter().map(|(key, value)| (key, value)));
@@ -202,7 +202,7 @@ pub(crate) fn measure(
 ) -> Result<Grid, StudyError> {
     let rounds = where_possible(run, about, repeats, points, |(_, program, threads), round| {
         let (program, threads) = (program.clone(), *threads);
-        let job = Job { program, threads, seed: about.seed, round, cmt: false };
+        let job = ProgramJob { program, threads, seed: about.seed, round, cmt: false };
         times(kind, &job, allocators)
     })?;
     let axes: Vec<&str> = axes.iter().copied().chain([ALLOCATOR]).collect();
@@ -229,7 +229,7 @@ pub(crate) fn measure(
 /// The time of a job in nanoseconds on each allocator, by name.
 type Times = BTreeMap<String, f64>;
 
-fn times(kind: &str, job: &Job, allocators: &[Allocator]) -> Result<Times, String> {
+fn times(kind: &str, job: &ProgramJob, allocators: &[Allocator]) -> Result<Times, String> {
     let (mut found, mut sum) = (Times::new(), None);
     for nth in 0..allocators.len() {
         let allocator = &allocators[(nth + job.round as usize) % allocators.len()];
@@ -270,7 +270,7 @@ pub(crate) fn side_by_side(threads: impl Iterator<Item = u64>) -> impl Iterator<
 /// The fault, for the program to say.
 #[cfg(target_os = "linux")]
 pub(crate) fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let job: Job = serde_json::from_str(job)?;
+    let job: ProgramJob = serde_json::from_str(job)?;
     // The first is for memory that the allocator never had.
     ran(&job)?;
     println!("{}", serde_json::to_string(&ran(&job)?)?);
@@ -283,12 +283,12 @@ pub(crate) fn child(_: &str) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[cfg(target_os = "linux")]
-fn ran(job: &Job) -> Result<Ran, String> {
+fn ran(job: &ProgramJob) -> Result<Ran, String> {
     use crate::papers::clmalloc::allocator::{Cmt, Libc};
     use crate::papers::clmalloc::load::{parts, sizes};
     use crate::papers::clmalloc::rounds::seed;
     use crate::papers::clmalloc::{blocks, records};
-    let Job { threads, seed: plan, round, cmt, .. } = *job;
+    let ProgramJob { threads, seed: plan, round, cmt, .. } = *job;
     match job.program {
         Program::Large { size_kib, live, every_page, requests } => {
             let parts = sizes(size_kib, plan, round, threads, requests);
@@ -327,7 +327,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn all_allocators_read_the_same() {
-        let job = |program: Program, cmt| Job { program, threads: 2, seed: 3, round: 1, cmt };
+        let job =
+            |program: Program, cmt| ProgramJob { program, threads: 2, seed: 3, round: 1, cmt };
         let size_kib = (1, 64);
         let programs = [
             Program::Large { size_kib, live: 3, every_page: true, requests: 50 },

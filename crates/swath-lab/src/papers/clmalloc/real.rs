@@ -29,7 +29,7 @@ pub struct RealPlan {
 /// The work of a child.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Job {
+pub(crate) struct BlocksJob {
     /// 0: none.
     pub(crate) reserve_mib: u64,
     pub(crate) request_mib: u64,
@@ -76,7 +76,7 @@ pub(crate) const UNKNOWN: &str = "The physical runs of cmt_malloc's blocks are u
                                   right to see frame numbers (root has).";
 
 /// Does a job in a child of the study `kind`.
-pub(crate) fn run(kind: &str, job: &Job) -> Result<Ran, String> {
+pub(crate) fn run(kind: &str, job: &BlocksJob) -> Result<Ran, String> {
     let text = serde_json::to_string(job).map_err(|error| error.to_string())?;
     let output = child_command(kind, &text)
         .and_then(|mut command| command.stdin(Stdio::null()).output())
@@ -91,18 +91,18 @@ pub(crate) fn run(kind: &str, job: &Job) -> Result<Ran, String> {
 ///
 /// # Errors
 /// The fault, for the program to say.
-pub(crate) fn child(job: &Job) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn child(job: &BlocksJob) -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", serde_json::to_string(&ran(job)?)?);
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ran(_: &Job) -> Result<Ran, Box<dyn std::error::Error>> {
+fn ran(_: &BlocksJob) -> Result<Ran, Box<dyn std::error::Error>> {
     Err(crate::papers::clmalloc::rounds::ELSEWHERE.into())
 }
 
 #[cfg(target_os = "linux")]
-fn ran(job: &Job) -> Result<Ran, Box<dyn std::error::Error>> {
+fn ran(job: &BlocksJob) -> Result<Ran, Box<dyn std::error::Error>> {
     use std::time::Instant;
 
     use swath_cmt::Options;
