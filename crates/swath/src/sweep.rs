@@ -94,7 +94,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
             program: "swath".to_owned(),
             sweep: absolute(&args.sweep)?,
             out: absolute(&args.out)?,
-            study: sweep.study.clone(),
+            study: sweep.study,
             shards,
             threads: checked.threads,
             memory_bytes: checked.memory_bytes,

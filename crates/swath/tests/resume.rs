@@ -26,7 +26,7 @@ const PLANS: [(&str, &[(&str, &str)]); 5] = [
         &[
             ("quick = 3 }", "quick = 2 }"),
             ("minutes = { full = 180, quick = 40 }", "minutes = { full = 180, quick = 0 }"),
-            ("minutes = { full = 600, quick = 40 }", "minutes = { full = 600, quick = 3 }"),
+            ("minutes = { full = 240, quick = 40 }", "minutes = { full = 240, quick = 3 }"),
         ],
     ),
     (

@@ -157,7 +157,6 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<Process> {
         purge_delay: options.purge_delay_ms / if options.background { 2 } else { 1 },
         slack: options.slack,
         guard_segments: options.guard,
-        ..BufferOptions::default()
     };
     // SAFETY: the backing's units are those of the arena, which nothing else uses; the tables were
     // just mapped.

@@ -206,7 +206,7 @@ fn measure_beside(
     let allocators: Vec<Allocator> =
         [Allocator::ours()].into_iter().chain(others.to_vec()).collect();
     let (repeats, axes) = (Large::seeds(plan, run.quick), [USE, THREADS]);
-    peers::measure(Large::KIND, &plan.about, run, repeats, &axes, &points, &allocators, lacking)
+    peers::measure(Large::KIND, &plan.about, run, repeats, (&axes, &points), &allocators, lacking)
 }
 
 fn beside_threads(plan: &LargePlan, run: &Run<'_>) -> impl Iterator<Item = u64> {

@@ -97,7 +97,7 @@ impl FileMemory {
     /// Takes a run of frames with zeroes in them; true if that failed.
     fn write_zeroes(&self, run: Extent) -> bool {
         // Stays in a cache, so that it costs little more than to clear.
-        const ZEROES: [u8; 1 << 16] = [0; 1 << 16];
+        static ZEROES: [u8; 1 << 16] = [0; 1 << 16];
         let (start, end) = (bytes(run.start.raw()), bytes(run.end().raw()));
         (start..end).step_by(ZEROES.len()).any(|at| {
             let part = &ZEROES[..ZEROES.len().min(end - at)];

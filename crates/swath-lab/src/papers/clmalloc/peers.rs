@@ -187,6 +187,9 @@ fn find(library: &str) -> Option<PathBuf> {
 /// Times of a program with its place on the axes of a grid.
 pub(crate) type Point = (Vec<crate::study::grid::Value>, Program, u64);
 
+/// Points, and the names of the axes on which they have a place.
+pub(crate) type Points<'p> = (&'p [&'p str], &'p [Point]);
+
 /// Every program on every allocator in each round, one after the other, another one first each time:
 /// the grid of the axes of the points and that of the allocators. Without a child that does its work
 /// there is none, and the reason is added to `lacking`: the rest of a study does not need it.
@@ -195,8 +198,7 @@ pub(crate) fn measure(
     about: &Head,
     run: &Run<'_>,
     repeats: u64,
-    axes: &[&str],
-    points: &[Point],
+    (axes, points): Points<'_>,
     allocators: &[Allocator],
     lacking: &mut Vec<String>,
 ) -> Result<Grid, StudyError> {

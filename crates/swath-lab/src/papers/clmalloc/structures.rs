@@ -178,8 +178,7 @@ fn measure_beside(
         &plan.about,
         run,
         repeats,
-        &axes,
-        &points,
+        (&axes, &points),
         &allocators,
         lacking,
     )

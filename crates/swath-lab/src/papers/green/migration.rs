@@ -100,7 +100,8 @@ fn release(plan: &GreenPlan, found: &Compared, load: &LoadRun) -> Drawn {
         let at_us = track.looks.iter().max_by_key(most).map_or(0, |look| look.time_us);
         let near = |look: &&Look| look.time_us.abs_diff(at_us) <= AROUND_S * 1_000_000;
         let looks: Vec<&Look> = track.looks.iter().filter(near).collect();
-        let lines: [(&str, &str, fn(&Look) -> u64); 2] = [
+        type Banks = fn(&Look) -> u64;
+        let lines: [(&str, &str, Banks); 2] = [
             ("nearly_free_banks", "more than 90% free", |look| look.nearly_free_banks),
             ("resting_banks", "at rest", |look| look.resting_banks),
         ];
