@@ -9,7 +9,7 @@
 //! ratios to the best of the others: below 1 is better. Reached is: at most 1.05 of the best processor
 //! time, and within 10% of the least memory. What is not reached is listed
 //! at the end, and is no error: times on a machine that others use are not to be gated. `--out` writes
-//! the table with 95% intervals as a page with its picture ([`table`](crate::table)).
+//! the table with 95% intervals as a page with its picture ([`crate::table`]).
 //!
 //! The last column is what ours is for: of another run, stopped every few milliseconds, the mean
 //! length of the physical runs in which the program's memory lay when it had most. It needs

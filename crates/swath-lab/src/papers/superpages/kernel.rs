@@ -3,7 +3,7 @@
 //! It is what a study of demand paging needs and no more: processes with
 //! mappings, objects that own their pages' frames, page faults, copy on
 //! write. Frames come from [`Reservations`] over a [`PageBuddy`], mappings go
-//! through a [`Pmap`], and a [`Processor`] makes the accesses; each of them is
+//! through a [`Pmap`], and a [`Processor`](swath_hw::processor::Processor) makes the accesses; each of them is
 //! the same code that a kernel would link.
 //!
 //! ```text
