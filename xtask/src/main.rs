@@ -18,6 +18,7 @@ mod ledger;
 mod lint;
 mod mutants;
 mod reproducible;
+mod results;
 mod soundness;
 mod test;
 mod verdicts;
@@ -92,6 +93,13 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Keeps the results of full forms in results/: the tables and claims of reports, and a page
+    /// with every claim beside its verdict.
+    Results {
+        /// Folders that `swath study NAME --out DIR` wrote; if none is named, the page is compared
+        /// with what is kept.
+        reports: Vec<PathBuf>,
+    },
     /// Runs studies with many fresh seeds and lists each claim whose verdict changes. The full
     /// form, unless told otherwise: minutes to hours for each seed.
     Verdicts(verdicts::Seeds),
@@ -121,6 +129,8 @@ fn main() -> Result<()> {
         }
         Chore::Reproducible => reproducible::check(&shell),
         Chore::Report { args } => report(&shell, &metadata, &args),
+        Chore::Results { reports } if reports.is_empty() => results::check(&metadata),
+        Chore::Results { reports } => results::keep(&metadata, &reports),
         Chore::Verdicts(seeds) => verdicts::verdicts(&shell, &metadata, &seeds),
     }
 }

@@ -36,6 +36,8 @@ pub const PAPER: Paper = Paper {
             search: entry!(search::study::Search, "search/search.toml")
         ),
         entry!(system::System, "system_cpu.toml"),
+        entry!(system::System, "system_x86_64.toml"),
+        entry!(system::System, "system_sv39.toml"),
         entry!(readings::Readings, "readings.toml"),
         entry!(widths::Widths, "widths.toml"),
         entry!(allocation::Allocation, "allocation.toml"),
