@@ -8,6 +8,7 @@ pub mod container;
 pub mod heap;
 pub mod histogram;
 pub(crate) mod input;
+pub mod inspect;
 pub mod machine;
 pub mod output;
 pub mod pages;

@@ -5,6 +5,7 @@ mod access_record;
 mod files;
 mod heap_events;
 mod heap_record;
+mod inspect;
 mod page_events;
 mod page_record;
 mod programs;

@@ -14,6 +14,7 @@ macro_rules! say {
 
 mod export;
 mod failure;
+mod inspect;
 mod progress;
 mod record;
 mod replay;
@@ -60,6 +61,9 @@ enum Command {
     /// Read which frames of this Linux machine are free and what the others
     /// hold.
     Snapshot(snapshot::SnapshotArgs),
+    /// Say how many huge pages this Linux machine can have, at once, after
+    /// compaction and never, and what blocks each.
+    Inspect(inspect::InspectArgs),
     /// Record a real program.
     #[command(subcommand)]
     Record(record::RecordCommand),
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Command::Merge(args) => sweep::merge(&args),
         Command::Report(args) => report::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Record(command) => record::run(command).map(|exit| code = exit),
         Command::Export(args) => export::run(&args),
         Command::Replay(args) => replay::run(args),

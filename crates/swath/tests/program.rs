@@ -478,6 +478,55 @@ fn an_interrupt_leaves_nothing_half_written() {
     }
 }
 
+#[test]
+fn inspect_says_what_blocks_huge_pages() {
+    let room = Room::new();
+    room.run(&["inspect", &machine()]).succeeds().golden(file!["golden/inspect-machine.txt"]);
+    let json = room.run(&["inspect", "--json", &machine()]).succeeds().json();
+    let pages = &json["pages"]["huge"];
+    let count = |key: &str| pages[key].as_u64().unwrap();
+    let sum: u64 = ["free", "in_use", "movable", "blocked"].map(count).iter().sum();
+    assert_eq!((count("places"), sum), (12_287, 12_287));
+    assert_eq!(json["frames"]["free"], 4_457_419);
+    assert_eq!(json["folios"], Value::Null);
+    let failed = room.run(&["inspect", &trace()]).output;
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("machine snapshot"), "{failed:?}");
+}
+
+/// With the rights it goes on until it is interrupted; without them it says so.
+#[cfg(target_os = "linux")]
+#[test]
+fn inspect_watches_this_machine() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    use std::io::{BufRead, BufReader};
+    let room = Room::new();
+    let mut child = room
+        .command(&["inspect", "--watch", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let views: Vec<Value> =
+        lines.take(2).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    if views.len() == 2 {
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    match views.as_slice() {
+        [] => assert!(said.contains("CAP_SYS_ADMIN") || said.contains("PAGE_MONITOR"), "{said}"),
+        [first, second] => {
+            assert!(output.status.success(), "{output:?}");
+            let places = |view: &Value| view["pages"]["huge"]["places"].as_u64().unwrap();
+            assert_eq!(places(first), places(second));
+        }
+        _ => panic!("it ended by itself: {said}"),
+    }
+}
+
 /// A reader that has seen enough, as `head` does, is no reason to panic.
 #[cfg(unix)]
 #[test]

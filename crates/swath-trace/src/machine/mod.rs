@@ -11,7 +11,7 @@ mod snapshot;
 
 pub use facts::{MachineFacts, ZONES_MAX, ZoneFacts};
 pub use file::SNAPSHOT_FORMAT;
-pub use record::{CaptureError, capture, capture_from, classify};
+pub use record::{CaptureError, FreeBlocks, capture, capture_from, classify, free_blocks};
 pub use snapshot::{
     FrameKind, FrameRun, RANGES_MAX, RUNS_MAX, RamRange, Snapshot, SnapshotSummary, UnknownFrames,
 };

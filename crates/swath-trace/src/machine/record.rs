@@ -16,13 +16,17 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use swath_arch::{BASE_PAGE_BYTES, PhysAddr};
+use serde::Serialize;
+use swath_arch::{BASE_PAGE_BYTES, Extent, Pfn, PhysAddr};
 
 use crate::machine::facts::{MachineFacts, ZoneFacts};
 use crate::machine::snapshot::{Builder, FrameKind, RamRange, Snapshot};
 
 /// Frames read at a time: 512 KiB of each table.
 const CHUNK_FRAMES: u64 = 1 << 16;
+
+/// Frames whose mappings are read at a time.
+const COUNTED_FRAMES: u64 = 256;
 
 /// Bytes of a frame's word in both tables.
 const WORD_BYTES: u64 = 8;
@@ -80,6 +84,14 @@ pub enum CaptureError {
         line: usize,
         /// Description of the fault.
         what: &'static str,
+    },
+    /// A figure of the kernel's account is missing.
+    #[error("{path}: no line {key:?} with a figure in kB")]
+    MemoryFigure {
+        /// The file.
+        path: PathBuf,
+        /// The word at the line's start.
+        key: &'static str,
     },
     /// A file could not be read.
     #[error("{path}: {source}")]
@@ -147,39 +159,79 @@ pub fn capture_from(
     proc: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Snapshot, CaptureError> {
-    check_page_size(&proc.join("self/auxv"))?;
-    let iomem = proc.join("iomem");
-    let ranges = parse_iomem(&text(&iomem)?, &iomem)?;
-    let mut flags = Table::open(proc.join("kpageflags"))?;
-    let mut counts = Table::open(proc.join("kpagecount"))?;
+    let ranges = read_ranges(proc)?;
+    let mut frames = Frames::open(proc)?;
     let facts = read_facts(proc)?;
 
+    let iomem = proc.join("iomem");
     let misfit = |what| CaptureError::Format { path: iomem.clone(), line: 0, what };
     let total: u64 = ranges.iter().map(|range| range.frames().count).sum();
     let mut builder = Builder::new(facts, ranges.clone()).map_err(misfit)?;
     let mut done = 0;
     for range in &ranges {
-        let mut next = range.frames().start.raw();
-        let end = range.frames().end().raw();
-        while next < end {
-            let count = CHUNK_FRAMES.min(end - next);
-            let flags = flags.read(next, count)?;
-            let counts = counts.read(next, count)?;
-            // A table ends before the RAM does where the kernel knows of no
-            // frame any more.
-            for i in 0..count as usize {
-                let kind = match (word(flags, i), word(counts, i)) {
-                    (Some(flags), Some(count)) => classify(flags, count),
-                    _ => FrameKind::Absent,
-                };
-                builder.extend(kind, 1).map_err(misfit)?;
-            }
-            next += count;
+        let mut rest = range.frames();
+        while !rest.is_empty() {
+            let count = CHUNK_FRAMES.min(rest.count);
+            let mut wrong = Ok(());
+            frames.read(Extent::new(rest.start, count), &mut |flags, mappings| {
+                wrong = wrong.and_then(|()| builder.extend(classify(flags, mappings), 1));
+            })?;
+            wrong.map_err(misfit)?;
+            rest = Extent::new(Pfn::new(rest.start.raw() + count), rest.count - count);
             done += count;
             progress(done, total);
         }
     }
     builder.finish().map_err(misfit)
+}
+
+/// Returns where the RAM of the machine lies whose `/proc` stands at `proc`.
+pub(crate) fn read_ranges(proc: &Path) -> Result<Vec<RamRange>, CaptureError> {
+    check_page_size(&proc.join("self/auxv"))?;
+    let iomem = proc.join("iomem");
+    parse_iomem(&text(&iomem)?, &iomem)
+}
+
+/// The kernel's two tables of frames, open for reading.
+pub(crate) struct Frames {
+    flags: Table,
+    counts: Table,
+}
+
+impl Frames {
+    /// Opens the tables of the machine whose `/proc` stands at `proc`.
+    pub(crate) fn open(proc: &Path) -> Result<Self, CaptureError> {
+        let flags = Table::open(proc.join("kpageflags"))?;
+        Ok(Self { flags, counts: Table::open(proc.join("kpagecount"))? })
+    }
+
+    /// Tells `each` the flags and the mappings of each frame, ascending. A frame that the kernel
+    /// knows nothing of, beyond the tables' end, has the flag of such frames, NOPAGE.
+    ///
+    /// A word costs the kernel some hundred instructions. The mappings tell frames without a flag
+    /// apart and nothing else, so they are read only around those; of others they are 0.
+    pub(crate) fn read(
+        &mut self,
+        frames: Extent,
+        each: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), CaptureError> {
+        let first = frames.start.raw();
+        let flags = self.flags.read(first, frames.count)?;
+        let mut done = 0;
+        while done < frames.count {
+            let count = COUNTED_FRAMES.min(frames.count - done);
+            let at = |i: u64| word(flags, (done + i) as usize);
+            let counts = match (0..count).any(|i| at(i) == Some(0)) {
+                true => self.counts.read(first + done, count)?,
+                false => &[],
+            };
+            for i in 0..count {
+                each(at(i).unwrap_or(NOPAGE), word(counts, i as usize).unwrap_or(0));
+            }
+            done += count;
+        }
+        Ok(())
+    }
 }
 
 /// A table of words by frame number.
@@ -300,40 +352,88 @@ fn parse_iomem(text: &str, path: &Path) -> Result<Vec<RamRange>, CaptureError> {
 /// The facts of the machine whose `/proc` stands at `proc`.
 pub(crate) fn read_facts(proc: &Path) -> Result<MachineFacts, CaptureError> {
     let release = text(&proc.join("sys/kernel/osrelease"))?;
-    let meminfo = proc.join("meminfo");
-    let memory = text(&meminfo)?;
-    let frames = |key: &str| {
-        let missing =
-            || CaptureError::Format { path: meminfo.clone(), line: 0, what: "no memory total" };
-        let line = memory.lines().find_map(|line| line.strip_prefix(key));
-        let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-        kib.map(|kib| kib / (BASE_PAGE_BYTES >> 10)).ok_or_else(missing)
-    };
-    let buddyinfo = proc.join("buddyinfo");
+    let [total_frames, free_frames] = memory_frames(proc, ["MemTotal:", "MemFree:"])?;
     let zoneinfo = proc.join("zoneinfo");
     Ok(MachineFacts {
         kernel_release: release.trim().to_owned(),
-        total_frames: frames("MemTotal:")?,
-        free_frames: frames("MemFree:")?,
-        buddy_frames: parse_buddyinfo(&text(&buddyinfo)?, &buddyinfo)?,
+        total_frames,
+        free_frames,
+        buddy_frames: free_blocks(proc)?.iter().map(|zone| zone.of_order(0)).sum(),
         zones: parse_zoneinfo(&text(&zoneinfo)?, &zoneinfo)?,
     })
 }
 
-/// Lines `Node 0, zone Normal 12 5 …`: free blocks of each order.
-fn parse_buddyinfo(text: &str, path: &Path) -> Result<u64, CaptureError> {
+/// Figures of `meminfo` in frames, each by the word at the start of its line.
+pub(crate) fn memory_frames<const N: usize>(
+    proc: &Path,
+    keys: [&'static str; N],
+) -> Result<[u64; N], CaptureError> {
+    let path = proc.join("meminfo");
+    let memory = text(&path)?;
+    let mut frames = [0; N];
+    for (frames, key) in frames.iter_mut().zip(keys) {
+        let line = memory.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+        let missing = CaptureError::MemoryFigure { path: path.clone(), key };
+        *frames = kib.map(|kib| kib / (BASE_PAGE_BYTES >> 10)).ok_or(missing)?;
+    }
+    Ok(frames)
+}
+
+/// The free blocks of one zone's buddy allocator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FreeBlocks {
+    /// The NUMA node.
+    pub node: u64,
+    /// The zone's name.
+    pub zone: String,
+    /// The number of free blocks of each order.
+    pub blocks: Vec<u64>,
+}
+
+impl FreeBlocks {
+    /// Returns the blocks of 2^order frames that lie in the free blocks of this order and above, and
+    /// `u64::MAX` if there are more.
+    pub fn of_order(&self, order: usize) -> u64 {
+        let above = self.blocks.iter().enumerate().skip(order);
+        let within = |(at, blocks): (usize, &u64)| {
+            1u64.checked_shl((at - order) as u32).and_then(|size| size.checked_mul(*blocks))
+        };
+        above.fold(0u64, |sum, at| sum.saturating_add(within(at).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Reads the free blocks of each zone of the machine whose `/proc` stands at `proc`; any user may.
+///
+/// # Errors
+/// [`CaptureError`].
+pub fn free_blocks(proc: &Path) -> Result<Vec<FreeBlocks>, CaptureError> {
+    let path = proc.join("buddyinfo");
+    parse_buddyinfo(&text(&path)?, &path)
+}
+
+/// Lines `Node 0, zone Normal 12 5 …`: free blocks of each order, of fewer than 2^64 frames in all.
+fn parse_buddyinfo(text: &str, path: &Path) -> Result<Vec<FreeBlocks>, CaptureError> {
+    let mut zones = Vec::new();
     let mut total: u64 = 0;
     for (line, content) in text.lines().enumerate() {
-        for (order, blocks) in content.split_whitespace().skip(4).enumerate() {
-            let frames = blocks.parse::<u64>().ok().zip(1u64.checked_shl(order as u32));
-            let frames = frames.and_then(|(blocks, size)| blocks.checked_mul(size));
-            total = frames.and_then(|frames| total.checked_add(frames)).ok_or_else(|| {
-                let what = "no count of blocks";
-                CaptureError::Format { path: path.to_owned(), line: line + 1, what }
-            })?;
+        let wrong = |what| CaptureError::Format { path: path.to_owned(), line: line + 1, what };
+        let mut words = content.split_whitespace();
+        let [Some("Node"), Some(node), Some("zone"), Some(zone)] = [(); 4].map(|()| words.next())
+        else {
+            return Err(wrong("no zone of a node"));
+        };
+        let node = node.trim_end_matches(',').parse().map_err(|_| wrong("no number of a node"))?;
+        let blocks = words.map(str::parse).collect::<Result<_, _>>();
+        let blocks = blocks.map_err(|_| wrong("no count of blocks"))?;
+        let zone = FreeBlocks { node, zone: zone.to_owned(), blocks };
+        total = total.saturating_add(zone.of_order(0));
+        if total == u64::MAX {
+            return Err(wrong("no count of blocks"));
         }
+        zones.push(zone);
     }
-    Ok(total)
+    Ok(zones)
 }
 
 /// Blocks that start with `Node 0, zone Normal`, one fact to a line.

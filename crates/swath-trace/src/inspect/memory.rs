@@ -1,0 +1,296 @@
+//! The use of each aligned 2 MiB of RAM.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use swath_arch::{Extent, Pfn};
+
+use crate::histogram::Histogram;
+use crate::machine::record::{Frames, read_facts, read_ranges};
+use crate::machine::{CaptureError, FrameKind, MachineFacts, RamRange, Snapshot, classify};
+
+/// Frames of a unit: a huge page of 2 MiB.
+pub const HUGE_FRAMES: u64 = 512;
+
+/// Flags of the first and the further frames of a folio of several.
+const COMPOUND_HEAD: u64 = 1 << 15;
+const COMPOUND_TAIL: u64 = 1 << 16;
+
+/// The longest folio that is counted by its length: of one unit.
+const FOLIO_ORDER_MAX: usize = HUGE_FRAMES.ilog2() as usize;
+
+/// The uses of an aligned 2 MiB.
+///
+/// Invariants: the counts sum to the unit's frames that are RAM, at most [`HUGE_FRAMES`]; as many
+/// bits of `free` are set as [`FrameKind::Free`] has frames.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unit {
+    /// The first frame's number, divided by [`HUGE_FRAMES`].
+    pub number: u64,
+    /// Frames of each kind, by [`FrameKind::code`].
+    pub counts: [u16; FrameKind::COUNT],
+    /// A bit for each frame: whether it is free.
+    free: [u64; HUGE_FRAMES as usize / 64],
+    /// Folios of user memory by their order; those longer than a unit count once in each.
+    folios: [u16; FOLIO_ORDER_MAX + 1],
+}
+
+impl Unit {
+    const fn new(number: u64) -> Self {
+        let free = [0; HUGE_FRAMES as usize / 64];
+        Self { number, counts: [0; FrameKind::COUNT], free, folios: [0; FOLIO_ORDER_MAX + 1] }
+    }
+
+    /// Returns the frames of one kind.
+    pub fn count(&self, kind: FrameKind) -> u64 {
+        u64::from(self.counts[usize::from(kind.code())])
+    }
+
+    /// Returns true if the whole unit is one huge page in use: of hugetlbfs, or a folio of its
+    /// size; from a snapshot, which does not tell folios apart, if all of it is in folios.
+    pub fn is_huge(&self) -> bool {
+        let is_whole = |kind| self.count(kind) == HUGE_FRAMES;
+        let folios: u64 = self.folios.iter().map(|&count| u64::from(count)).sum();
+        is_whole(FrameKind::HugeTlb)
+            || is_whole(FrameKind::LargeFolio) && (folios == 0 || self.folios[FOLIO_ORDER_MAX] == 1)
+    }
+
+    /// Counts frames of one kind, `from` the unit's start.
+    fn add(&mut self, kind: FrameKind, from: u64, count: u64) {
+        self.counts[usize::from(kind.code())] += count as u16;
+        if kind == FrameKind::Free {
+            for i in from..from + count {
+                self.free[i as usize / 64] |= 1 << (i % 64);
+            }
+        }
+    }
+
+    fn add_folio(&mut self, frames: u64) {
+        self.folios[frames.ilog2() as usize] += 1;
+    }
+}
+
+/// The use of a machine's RAM, unit by unit.
+///
+/// Invariants: the units ascend by number, and are those in which RAM lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MachineMemory {
+    facts: MachineFacts,
+    ranges: Vec<RamRange>,
+    units: Vec<Unit>,
+    /// Where the running machine's `/proc` stands.
+    proc: Option<PathBuf>,
+}
+
+impl MachineMemory {
+    /// The memory of a snapshot. O(runs + units).
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let units = units(snapshot.ranges());
+        let facts = snapshot.facts().clone();
+        let mut memory = Self { facts, ranges: snapshot.ranges().to_vec(), units, proc: None };
+        let mut at = 0;
+        for run in snapshot.runs() {
+            let mut rest = run.extent;
+            while !rest.is_empty() {
+                let first = rest.start.raw();
+                let number = first / HUGE_FRAMES;
+                while memory.units[at].number < number {
+                    at += 1;
+                }
+                let from = first % HUGE_FRAMES;
+                let count = rest.count.min(HUGE_FRAMES - from);
+                memory.units[at].add(run.kind, from, count);
+                rest = Extent::new(Pfn::new(first + count), rest.count - count);
+            }
+        }
+        memory
+    }
+
+    /// The memory of this machine, read by as many threads as there are processors. O(frames);
+    /// a frame takes the kernel some 25 to 130 ns.
+    ///
+    /// # Errors
+    /// [`CaptureError`], which says what to do about missing rights.
+    pub fn read() -> Result<Self, CaptureError> {
+        Self::read_from(Path::new("/proc"))
+    }
+
+    /// The memory of the machine whose `/proc` stands at `proc`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_from(proc: &Path) -> Result<Self, CaptureError> {
+        let ranges = read_ranges(proc)?;
+        let facts = read_facts(proc)?;
+        let units = units(&ranges);
+        let mut memory = Self { facts, ranges, units, proc: Some(proc.to_owned()) };
+        memory.read_again(0..memory.units.len())?;
+        Ok(memory)
+    }
+
+    /// Reads units of the running machine anew, and the kernel's own account; those of a snapshot
+    /// stay as they are. On an error nothing is changed.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    ///
+    /// # Panics
+    /// If there are no such units.
+    pub fn read_again(&mut self, which: Range<usize>) -> Result<(), CaptureError> {
+        let Some(proc) = &self.proc else { return Ok(()) };
+        let (proc, ranges) = (proc.as_path(), self.ranges.as_slice());
+        let facts = read_facts(proc)?;
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let share = which.len().div_ceil(workers).max(1);
+        let parts = thread::scope(|scope| {
+            let begun: Vec<_> = self.units[which.clone()]
+                .chunks(share)
+                .map(|part| scope.spawn(move || read_units(proc, ranges, part)))
+                .collect();
+            let ended = begun.into_iter().map(|thread| match thread.join() {
+                Ok(part) => part,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            ended.collect::<Result<Vec<_>, _>>()
+        })?;
+        for (unit, read) in self.units[which].iter_mut().zip(parts.into_iter().flatten()) {
+            *unit = read;
+        }
+        self.facts = facts;
+        Ok(())
+    }
+
+    /// Returns the kernel's account of its memory.
+    pub fn facts(&self) -> &MachineFacts {
+        &self.facts
+    }
+
+    /// Returns the units, ascending.
+    pub fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    /// Returns the units whose first frame lies in the range of frames. O(log units).
+    pub fn units_within(&self, frames: Range<u64>) -> &[Unit] {
+        let begins = |end: u64| {
+            self.units.partition_point(|unit| unit.number.saturating_mul(HUGE_FRAMES) < end)
+        };
+        let start = begins(frames.start);
+        &self.units[start..begins(frames.end).max(start)]
+    }
+
+    /// Returns the frames of one kind. O(units).
+    pub fn count(&self, kind: FrameKind) -> u64 {
+        self.units.iter().map(|unit| unit.count(kind)).sum()
+    }
+
+    /// Returns the lengths of the longest runs of free frames, of any alignment, which cross the
+    /// blocks of the kernel's buddy allocator. O(frames / 64).
+    pub fn free_runs(&self) -> Histogram {
+        let mut lengths = Histogram::default();
+        let (mut run, mut next) = (0, 0);
+        for unit in &self.units {
+            for (i, &word) in unit.free.iter().enumerate() {
+                let start = unit.number * HUGE_FRAMES + i as u64 * 64;
+                if start != next {
+                    add_run(&mut lengths, &mut run);
+                }
+                next = start + 64;
+                let (mut rest, mut left) = (word, 64);
+                while left > 0 {
+                    let ones = rest.trailing_ones().min(left);
+                    run += u64::from(ones);
+                    left -= ones;
+                    if left == 0 {
+                        break;
+                    }
+                    add_run(&mut lengths, &mut run);
+                    rest = rest.unbounded_shr(ones);
+                    let zeros = rest.trailing_zeros().min(left);
+                    left -= zeros;
+                    rest = rest.unbounded_shr(zeros);
+                }
+            }
+        }
+        add_run(&mut lengths, &mut run);
+        lengths
+    }
+
+    /// Returns the number of user memory's folios of each order, from 1 on; nothing from a
+    /// snapshot, which does not tell them apart. O(units).
+    pub fn folios(&self) -> Option<Vec<u64>> {
+        self.proc.as_ref()?;
+        let of = |order| self.units.iter().map(|unit| u64::from(unit.folios[order])).sum();
+        Some((1..=FOLIO_ORDER_MAX).map(of).collect())
+    }
+}
+
+fn add_run(lengths: &mut Histogram, run: &mut u64) {
+    if *run > 0 {
+        lengths.add(*run);
+    }
+    *run = 0;
+}
+
+/// The units in which RAM lies.
+fn units(ranges: &[RamRange]) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::new();
+    for frames in ranges.iter().map(|range| range.frames()).filter(|frames| !frames.is_empty()) {
+        let first = frames.start.raw() / HUGE_FRAMES;
+        let last = (frames.end().raw() - 1) / HUGE_FRAMES;
+        let next = units.last().map_or(0, |unit| unit.number + 1);
+        units.extend((first.max(next)..=last).map(Unit::new));
+    }
+    units
+}
+
+/// Reads such units, ascending.
+fn read_units(proc: &Path, ranges: &[RamRange], which: &[Unit]) -> Result<Vec<Unit>, CaptureError> {
+    let mut frames = Frames::open(proc)?;
+    let mut units = Vec::with_capacity(which.len());
+    for unit in which {
+        let mut unit = Unit::new(unit.number);
+        let start = unit.number * HUGE_FRAMES;
+        let before = ranges.partition_point(|range| range.frames().end().raw() <= start);
+        for range in &ranges[before..] {
+            let (first, end) = (range.frames().start.raw(), range.frames().end().raw());
+            let (first, end) = (first.max(start), end.min(start + HUGE_FRAMES));
+            if first >= end {
+                break;
+            }
+            read_unit(&mut frames, &mut unit, first - start, end - first)?;
+        }
+        units.push(unit);
+    }
+    Ok(units)
+}
+
+/// Adds `count` frames `from` the unit's start to it.
+fn read_unit(
+    frames: &mut Frames,
+    unit: &mut Unit,
+    from: u64,
+    count: u64,
+) -> Result<(), CaptureError> {
+    let extent = Extent::new(Pfn::new(unit.number * HUGE_FRAMES + from), count);
+    let (mut at, mut folio) = (from, 0);
+    frames.read(extent, &mut |flags, mappings| {
+        let kind = classify(flags, mappings);
+        unit.add(kind, at, 1);
+        let is_tail = flags & COMPOUND_TAIL != 0 && kind == FrameKind::LargeFolio;
+        if !is_tail && folio > 0 {
+            unit.add_folio(folio);
+            folio = 0;
+        }
+        // A tail without a head belongs to a folio that began in another unit.
+        if is_tail || flags & COMPOUND_HEAD != 0 && kind == FrameKind::LargeFolio {
+            folio += 1;
+        }
+        at += 1;
+    })?;
+    if folio > 0 {
+        unit.add_folio(folio);
+    }
+    Ok(())
+}
