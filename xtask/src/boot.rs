@@ -42,6 +42,13 @@ const MACHINES: &[Machine] = &[
         package: "qemu-system-arm",
         args: &["-M", "virt,highmem=off", "-cpu", "cortex-a15", "-semihosting"],
     },
+    Machine {
+        name: "riscv64",
+        target: "riscv64gc-unknown-none-elf",
+        emulator: "qemu-system-riscv64",
+        package: "qemu-system-misc",
+        args: &["-M", "virt", "-cpu", "rv64,svnapot=on,svpbmt=on", "-bios", "none"],
+    },
 ];
 
 /// Small, so that the random steps run short of it.

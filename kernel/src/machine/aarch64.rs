@@ -42,12 +42,10 @@ fn probed(Probed { value, fault }: Probed) -> Result<usize, Fault> {
         return Ok(value);
     }
     // DDI 0487, ISS encoding for a data abort: bit 6, a write; bits 5 to 0, the status.
-    let present = match fault & 0x3c {
-        0b000_100 => false,
-        0b001_000 | 0b001_100 => true,
-        _ => panic!("a data abort with syndrome {fault:#x} at {value:#x}"),
-    };
-    Err(Fault { address: value, write: fault & 1 << 6 != 0, present })
+    // A translation, an accessed flag or a permission that is missing.
+    let explained = matches!(fault & 0x3c, 0b000_100 | 0b001_000 | 0b001_100);
+    assert!(explained, "a data abort with syndrome {fault:#x} at {value:#x}");
+    Err(Fault { address: value, write: fault & 1 << 6 != 0 })
 }
 
 /// Reads the word at a virtual address.

@@ -38,12 +38,10 @@ fn probed(outcome: u64) -> Result<usize, Fault> {
         return Ok(value);
     }
     // DDI 0406C, table B3-23: bit 11 of the DFSR, a write; bits 10 and 3 to 0, the status.
-    let present = match fault & 0x40f {
-        0b0101 | 0b0111 => false,
-        0b0011 | 0b0110 | 0b1101 | 0b1111 => true,
-        _ => panic!("a data abort with status {fault:#x} at {value:#x}"),
-    };
-    Err(Fault { address: value, write: fault & 1 << 11 != 0, present })
+    // A translation, an accessed flag or a permission that is missing, of a section or a page.
+    let explained = matches!(fault & 0x40f, 0b0101 | 0b0111 | 0b0011 | 0b0110 | 0b1101 | 0b1111);
+    assert!(explained, "a data abort with status {fault:#x} at {value:#x}");
+    Err(Fault { address: value, write: fault & 1 << 11 != 0 })
 }
 
 /// Reads the word at a virtual address.

@@ -7,6 +7,4 @@ pub struct Fault {
     pub address: usize,
     /// It was a write.
     pub write: bool,
-    /// A translation was there, but did not permit the access (or, on ARM, was not accessed yet).
-    pub present: bool,
 }

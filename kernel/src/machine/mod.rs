@@ -10,6 +10,8 @@ mod aarch64;
 mod arm;
 #[cfg(not(target_arch = "x86_64"))]
 mod device_tree;
+#[cfg(target_arch = "riscv64")]
+mod riscv64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -17,6 +19,8 @@ mod x86_64;
 pub use aarch64::*;
 #[cfg(target_arch = "arm")]
 pub use arm::*;
+#[cfg(target_arch = "riscv64")]
+pub use riscv64::*;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 

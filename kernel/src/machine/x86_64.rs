@@ -38,11 +38,11 @@ struct Probed {
 fn probed(Probed { value, fault }: Probed) -> Result<usize, Fault> {
     match fault {
         0 => Ok(value as usize),
-        // Bits of the error code: 0, a translation was there; 1, a write; 3, a reserved bit was set.
+        // Bits of the error code: 1, a write; 3, a reserved bit was set.
         code => {
             assert!(code & 8 == 0, "a reserved bit is set on the way to {value:#x}");
             let address = value as usize;
-            Err(Fault { address, write: code & 2 != 0, present: code & 1 != 0 })
+            Err(Fault { address, write: code & 2 != 0 })
         }
     }
 }

@@ -103,6 +103,7 @@ const MODULES: &[&str] = &[
     "kernel/src/machine/arm.rs",
     "kernel/src/machine/device_tree.rs",
     "kernel/src/machine/image.rs",
+    "kernel/src/machine/riscv64.rs",
     "kernel/src/machine/x86_64.rs",
     "kernel/src/memory.rs",
     "kernel/src/scenario.rs",
