@@ -122,6 +122,7 @@ fn all_claims(room: &Path) -> Result<Vec<Value>> {
 /// The page: how many claims have which verdict, then each study's claims.
 fn page(studies: &[Value]) -> Result<String> {
     let mut counts: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+    let mut examples: BTreeMap<&str, u64> = BTreeMap::new();
     let mut parts = String::new();
     for study in studies {
         let paper = word(study, "paper")?;
@@ -149,6 +150,7 @@ fn page(studies: &[Value]) -> Result<String> {
         for claim in claims {
             let verdict = word(claim, "verdict")?;
             *counts.entry(paper).or_default().entry(verdict).or_default() += 1;
+            *examples.entry(paper).or_default() += u64::from(claim["example"] == true);
             writeln!(
                 parts,
                 "| {} | {} | {} | {} | {} | {} | {} |",
@@ -179,7 +181,7 @@ fn page(studies: &[Value]) -> Result<String> {
             bail!("{paper}: no verdict is called {unknown:?}");
         }
         let each = verdicts.map(|verdict| of.get(verdict).copied().unwrap_or(0).to_string());
-        writeln!(text, "| {paper} | {} |", each.join(" | "))?;
+        writeln!(text, "| {paper} | {} | {} |", each.join(" | "), examples[paper])?;
     }
     text.push_str(&parts);
     Ok(text)
@@ -251,7 +253,10 @@ mod unit {
         let text = page(&[kept]).unwrap();
         let row = "| Fig. 1 | a \\| b | 50% | 12.35% | 10% to 20% | 3 | **differs**. Why. |";
         assert!(text.lines().any(|line| line == row), "{text}");
-        assert!(text.lines().any(|line| line == "| A paper | 0 | 1 | 0 | 0 | 0 | 0 |"), "{text}");
+        assert!(
+            text.lines().any(|line| line == "| A paper | 0 | 1 | 0 | 0 | 0 | 0 | 0 |"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub(crate) fn lint(shell: &Shell, metadata: &Metadata) -> Result<()> {
     cmd!(shell, "cargo fmt --all --check").run().context("run cargo fmt")?;
     let checked = check_rules(metadata)?;
     header::check(shell, metadata)?;
+    crate::results::check(metadata)?;
     let no_std = proof::check(shell, metadata)?;
     cmd!(shell, "cargo clippy --workspace --all-targets -- -D warnings").run()?;
     cmd!(shell, "cargo doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()?;
