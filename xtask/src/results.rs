@@ -170,12 +170,9 @@ fn page(studies: &[Value]) -> Result<String> {
          [the laboratory's README](../crates/swath-lab/README.md). The tables of each study are in the folder of its name.\n\n",
     );
     let verdicts = ["holds", "differs", "undecided", "not-measured", "not-comparable", "identity"];
-    writeln!(
-        text,
-        "| paper | {} |",
-        verdicts.map(|verdict| verdict.replace('-', " ")).join(" | ")
-    )?;
-    writeln!(text, "|---|{}", "--:|".repeat(verdicts.len()))?;
+    let names = verdicts.map(|verdict| verdict.replace('-', " ")).join(" | ");
+    writeln!(text, "| paper | {names} | worked examples among them |")?;
+    writeln!(text, "|---|{}", "--:|".repeat(verdicts.len() + 1))?;
     for (paper, of) in &counts {
         if let Some(unknown) = of.keys().find(|verdict| !verdicts.contains(verdict)) {
             bail!("{paper}: no verdict is called {unknown:?}");
