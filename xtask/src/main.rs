@@ -19,6 +19,7 @@ mod lint;
 mod mutants;
 mod reproducible;
 mod results;
+mod rtl;
 mod soundness;
 mod test;
 mod verdicts;
@@ -68,6 +69,9 @@ enum Chore {
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(boot::names()))]
         machines: Vec<String>,
     },
+    /// Lints the hardware in rtl/, simulates it beside the models, synthesises it, and proves it; says what
+    /// could not be run.
+    Rtl(rtl::Choice),
     /// Builds the C library for kernels, and sees that no instruction in it uses a vector register or
     /// memory below the stack pointer.
     Freestanding {
@@ -121,6 +125,7 @@ fn main() -> Result<()> {
         Chore::Fuzz(attack) => fuzz::fuzz(&metadata, &attack),
         Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
         Chore::Boot { machines } => boot::boot(&metadata, &machines),
+        Chore::Rtl(choice) => rtl::rtl(&metadata, &choice),
         Chore::Freestanding { targets } => bare_metal::freestanding(&metadata, &targets),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {

@@ -1,0 +1,75 @@
+//! Has Verilator turn the RTL into C++, and compiles that with the shim, once for each design.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A design: the prefix of its names, the top module, its parameters, the shim.
+struct Design {
+    name: &'static str,
+    top: &'static str,
+    parameters: &'static [&'static str],
+    shim: &'static str,
+}
+
+const DESIGNS: &[Design] = &[
+    Design { name: "arrays", top: "unit", parameters: &["-GSCHEME=0"], shim: "unit.cpp" },
+    Design { name: "nodes", top: "unit", parameters: &["-GSCHEME=1"], shim: "unit.cpp" },
+    Design { name: "page_table", top: "unit", parameters: &["-GSCHEME=2"], shim: "unit.cpp" },
+];
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("the folder can be read").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == ending))
+        .collect();
+    files.sort();
+    files
+}
+
+fn main() {
+    let root = PathBuf::from(
+        std::env::var("CARGO_MANIFEST_DIR").expect("cargo says where the crate lies"),
+    );
+    let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo says where to build"));
+    let rtl = root.parent().expect("the crate lies in rtl/");
+    let share = PathBuf::from(run(Command::new("verilator").args(["--getenv", "VERILATOR_ROOT"])));
+    let include = share.join("include");
+
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").opt_level(3).warnings(false).include(&include);
+    build.include(include.join("vltstd")).file(include.join("verilated.cpp"));
+    if include.join("verilated_threads.cpp").is_file() {
+        build.file(include.join("verilated_threads.cpp"));
+    }
+    build.compile("verilated");
+
+    for Design { name, top, parameters, shim } in DESIGNS {
+        let dir = out.join(name);
+        let mut verilate = Command::new("verilator");
+        verilate.args(["--cc", "-O3", "--x-assign", "fast", "--noassert", "--prefix"]);
+        verilate.arg(format!("V{name}")).args(*parameters).arg("--Mdir").arg(&dir);
+        verilate.arg(rtl.join("rtmmu/verdict.sv"));
+        for room in ["rtmmu", "tlb", "cosim"] {
+            verilate.arg("-y").arg(rtl.join(room));
+        }
+        run(verilate.args(["--top-module", top]).arg(root.join(format!("{top}.sv"))));
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(3).warnings(false).include(&include);
+        build.include(include.join("vltstd")).include(&dir).files(files(&dir, "cpp"));
+        build.define("NAME", *name).define("MODEL", &*format!("V{name}"));
+        build.define("HEADER", &*format!("\"V{name}.h\"")).file(root.join(shim));
+        build.compile(name);
+    }
+    for room in ["rtmmu", "tlb", "cosim"] {
+        println!("cargo:rerun-if-changed={}", rtl.join(room).display());
+    }
+}

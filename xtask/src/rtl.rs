@@ -1,0 +1,274 @@
+//! The hardware of `rtl/`: linted, simulated beside the models, synthesised, proved.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::Metadata;
+
+/// A part of the chore.
+struct Part {
+    name: &'static str,
+    /// The programs that it needs, each with the distribution's package.
+    tools: &'static [(&'static str, &'static str)],
+    run: fn(&Room) -> Result<()>,
+}
+
+const VERILATOR: (&str, &str) = ("verilator", "verilator");
+const YOSYS: (&str, &str) = ("yosys", "yosys");
+
+const PARTS: &[Part] = &[
+    Part { name: "lint", tools: &[VERILATOR], run: lint },
+    Part { name: "cosim", tools: &[VERILATOR, ("c++", "g++")], run: cosim },
+    Part { name: "synth", tools: &[YOSYS], run: synth },
+    Part { name: "prove", tools: &[YOSYS], run: prove },
+];
+
+/// A module that is a product, with what it is made of.
+struct Top {
+    name: &'static str,
+    files: &'static [&'static str],
+    /// LUT4 of an ECP5 that it may take, two for each carry cell.
+    lut4_max: u64,
+}
+
+const TOPS: &[Top] = &[
+    Top {
+        name: "rtmmu_arrays",
+        files: &[
+            "rtmmu/verdict.sv",
+            "rtmmu/two_reads.sv",
+            "rtmmu/data_port.sv",
+            "rtmmu/hold.sv",
+            "rtmmu/rtmmu_arrays.sv",
+        ],
+        lut4_max: 900,
+    },
+    Top {
+        name: "rtmmu_nodes",
+        files: &["rtmmu/verdict.sv", "rtmmu/data_port.sv", "rtmmu/hold.sv", "rtmmu/rtmmu_nodes.sv"],
+        lut4_max: 900,
+    },
+    Top {
+        name: "page_table_unit",
+        files: &["rtmmu/verdict.sv", "rtmmu/data_port.sv", "rtmmu/page_table_unit.sv"],
+        lut4_max: 200,
+    },
+];
+
+/// A statement, proved by induction from the reset on.
+struct Proof {
+    top: &'static str,
+    files: &'static [&'static str],
+    /// Cycles from the reset on that are looked at, from which the induction goes on.
+    steps: u32,
+    /// Changes of the hardware that the proof must not survive: file, text, other text.
+    mutants: &'static [(&'static str, &'static str, &'static str)],
+}
+
+const PROOFS: &[Proof] = &[Proof {
+    top: "arrays",
+    files: &[
+        "rtmmu/verdict.sv",
+        "rtmmu/two_reads.sv",
+        "rtmmu/data_port.sv",
+        "rtmmu/hold.sv",
+        "rtmmu/rtmmu_arrays.sv",
+        "proofs/arrays.sv",
+    ],
+    steps: 11,
+    mutants: &[
+        // A fault comes as soon as it is known.
+        ("rtmmu/hold.sv", "assign over = age == cycles;", "assign over = 1'b1;"),
+        // A stale page behind the end of a stack.
+        ("rtmmu/rtmmu_arrays.sv", "place} < p1_rsp_data;", "place} <= p1_rsp_data;"),
+        // Nobody looks who stands in the place.
+        ("rtmmu/rtmmu_arrays.sv", "p2_rsp_data != page_word", "1'b0"),
+    ],
+}];
+
+/// Where things lie.
+struct Room {
+    rtl: PathBuf,
+    target: PathBuf,
+    accesses: u64,
+    seed: u64,
+}
+
+/// Names of the parts, in the order in which they run.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().map(|part| part.name)
+}
+
+/// How much is done.
+#[derive(clap::Args)]
+pub(crate) struct Choice {
+    /// Which of them; all if none is named.
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(names()))]
+    parts: Vec<String>,
+    /// Accesses of each run of the co-simulation, of which there are 27.
+    #[arg(long, default_value_t = 20_000)]
+    accesses: u64,
+    /// The seed of the co-simulation.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the parts that are named; the last line says how many passed, failed and were not run.
+///
+/// # Errors
+/// A part that failed, or none that could be run.
+pub(crate) fn rtl(metadata: &Metadata, choice: &Choice) -> Result<()> {
+    let room = Room {
+        rtl: metadata.workspace_root.join("rtl").into(),
+        target: metadata.target_directory.join("rtl").into(),
+        accesses: choice.accesses,
+        seed: choice.seed,
+    };
+    std::fs::create_dir_all(&room.target)?;
+    let (mut passed, mut failed, mut left) = (0, 0, 0);
+    for Part { name, tools, run } in PARTS {
+        if !choice.parts.is_empty() && !choice.parts.iter().any(|part| part == name) {
+            continue;
+        }
+        let lacks = |tool: &&(&str, &str)| Command::new(tool.0).arg("--version").output().is_err();
+        if let Some((tool, package)) = tools.iter().find(lacks) {
+            left += 1;
+            println!("{name}: not run, no {tool} here; the package {package} has it");
+            continue;
+        }
+        let began = Instant::now();
+        match run(&room) {
+            Ok(()) => {
+                passed += 1;
+                println!("{name}: passed in {:.1} s", began.elapsed().as_secs_f64());
+            }
+            Err(error) => {
+                failed += 1;
+                println!("{name}: failed, {error:#}");
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed, {left} not run");
+    ensure!(failed == 0, "a part failed");
+    ensure!(passed > 0, "no part could be run here");
+    Ok(())
+}
+
+/// Runs a command, and returns what it printed if it ended well.
+fn said(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?}: {}{errors}", text.lines().rev().take(5).collect::<Vec<_>>().join("\n"));
+    }
+    Ok(text)
+}
+
+fn lint(room: &Room) -> Result<()> {
+    for Top { name, files, .. } in TOPS {
+        let mut command = Command::new("verilator");
+        command.args(["--lint-only", "-Wall", "--top-module", name]).args(*files);
+        said(command.current_dir(&room.rtl))?;
+        println!("  {name}: no warning");
+    }
+    Ok(())
+}
+
+fn cosim(room: &Room) -> Result<()> {
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--quiet", "--target-dir"]).arg(&room.target);
+    ensure!(build.current_dir(room.rtl.join("cosim")).status()?.success(), "it was not built");
+    let mut run = Command::new(room.target.join("release/swath-cosim"));
+    run.args([room.accesses, room.seed].map(|number| number.to_string()));
+    ensure!(run.status()?.success(), "hardware and model differ");
+    Ok(())
+}
+
+fn synth(room: &Room) -> Result<()> {
+    for Top { name, files, lut4_max } in TOPS {
+        let script = format!("read_verilog -sv {}; synth_ecp5 -top {name}; stat", files.join(" "));
+        let text = said(Command::new("yosys").args(["-p", &script]).current_dir(&room.rtl))?;
+        let statistics = text.rsplit("Printing statistics").next().unwrap_or_default();
+        let cells = |kind: &str| {
+            let mut lines =
+                statistics.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            let found = lines.find(|words| words.len() == 2 && words.contains(&kind));
+            let number = found.and_then(|words| words.iter().find_map(|word| word.parse().ok()));
+            number.unwrap_or(0_u64)
+        };
+        let lut4 = cells("LUT4") + 2 * cells("CCU2C");
+        println!("  {name}: {lut4} LUT4, {} flip-flops (ECP5)", cells("TRELLIS_FF"));
+        ensure!(cells("TRELLIS_FF") > 0, "{name}: the synthesis has no flip-flop");
+        ensure!(lut4 <= *lut4_max, "{name}: more than {lut4_max} LUT4");
+    }
+    Ok(())
+}
+
+fn prove(room: &Room) -> Result<()> {
+    for proof in PROOFS {
+        ensure!(holds(proof, &room.rtl, Search::Induction)?, "{}: not proved", proof.top);
+        println!("  {}: proved by induction", proof.top);
+        for (file, text, other) in proof.mutants {
+            let mutant = room.target.join("mutant");
+            for path in proof.files {
+                let path = Path::new(path);
+                let content = std::fs::read_to_string(room.rtl.join(path))?;
+                let changed = if path == Path::new(file) {
+                    ensure!(
+                        content.matches(text).count() == 1,
+                        "{file}: \"{text}\" is not there once"
+                    );
+                    content.replace(text, other)
+                } else {
+                    content
+                };
+                let to = mutant.join(path);
+                std::fs::create_dir_all(to.parent().context("a file in a folder")?)?;
+                std::fs::write(to, changed)?;
+            }
+            ensure!(
+                !holds(proof, &mutant, Search::Bounded)?,
+                "{}: proved of \"{other}\" in {file} too",
+                proof.top
+            );
+            println!("  {}: refuted where \"{text}\" is \"{other}\"", proof.top);
+        }
+    }
+    Ok(())
+}
+
+/// The ways to look for a counterexample.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// Within the proof's cycles after the reset, and by induction after them.
+    Induction,
+    /// Within the proof's cycles after the reset alone.
+    Bounded,
+}
+
+/// Returns true if there is no counterexample over the files below `root`, false if there is one that begins at
+/// the reset.
+fn holds(proof: &Proof, root: &Path, search: Search) -> Result<bool> {
+    let Proof { top, files, steps, .. } = proof;
+    let files = files.join(" ");
+    let how = match search {
+        Search::Induction => format!("-tempinduct -initsteps {steps}"),
+        Search::Bounded => "-tempinduct -tempinduct-baseonly".to_owned(),
+    };
+    let script = format!(
+        "read_verilog -sv -formal {files}; prep -top {top} -flatten; async2sync; \
+         opt -full -nodffe -nosdff; dffunmap; techmap; opt -fast; \
+         sat {how} -maxsteps {steps} -prove-asserts -set-assumes -seq 1"
+    );
+    let text = said(Command::new("yosys").args(["-p", &script]).current_dir(root))?;
+    let proved = text.contains("Induction step proven: SUCCESS!");
+    let refuted = text.contains("model found for base case: FAIL!");
+    ensure!(
+        proved || refuted || search == Search::Bounded,
+        "{top}: neither proved nor refuted within {steps} cycles"
+    );
+    Ok(!refuted)
+}
