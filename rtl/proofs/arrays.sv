@@ -5,9 +5,9 @@
 // * a page is granted exactly if the three conditions and the right hold, at the frame of its data
 //   word, and a refusal names the first word that says no.
 module arrays #(
-    parameter FAST = 1,
+    parameter FAST = 2,
     parameter TABLE = 2,
-    parameter DATA = 2,
+    parameter DATA = 1,
     parameter VA_BITS = 15
 ) (
     input clk,
