@@ -1,9 +1,11 @@
 //! Gates on the segment allocators. The global bitmap has 4 GiB in 16 areas, the baseline 256 MiB
-//! in as many, which are the paper's machines; its request of 20 MiB is among those measured.
+//! in as many, which are the paper's machines; its request of 20 MiB is among those measured. The
+//! huge pages are those of 2 MiB in the global bitmap's memory.
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::segment::{
-    Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, Segment, SegmentAllocator, SegmentRequest,
+    Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, HugePages, Segment, SegmentAllocator,
+    SegmentRequest,
 };
 use swath_frame::{Hardening, Trusting};
 
@@ -15,6 +17,8 @@ const AREAS: u64 = 16;
 const CALLS: usize = 1 << 12;
 /// Frames of 20 MiB.
 const LARGE: u64 = 20 << 8;
+/// A huge page.
+const HUGE: Order = Order::known(9);
 
 /// What is measured: a segment goes back, and one like it is handed out.
 #[derive(Clone, Copy)]
@@ -25,16 +29,18 @@ pub(crate) enum Pair {
     FrameOfAll,
     /// A random one of the segments of 20 MiB, with half of their places in use.
     Large,
+    /// A random one of the huge pages, with half of them in use.
+    Page,
     /// A random one of segments of 24 frames that begin at multiples of 8 and cross none of 64,
     /// with a random half of the memory in use.
     Constrained,
 }
 
-fn with_space<T>(total: u64, test: impl FnOnce(AreaSpace<'_>) -> T) -> T {
+fn with_space<T>(total: u64, unit: Order, test: impl FnOnce(AreaSpace<'_>) -> T) -> T {
     let count = total / AREAS;
     let areas: Vec<_> = (0..AREAS).map(|i| Extent::new(Pfn::new(2 * i * count), count)).collect();
     let mut storage = [Area::default(); AREAS as usize];
-    test(AreaSpace::new(&areas, Order::BASE, &mut storage).expect("the areas lie apart"))
+    test(AreaSpace::new(&areas, unit, &mut storage).expect("the areas lie apart"))
 }
 
 fn bitmap<H: Hardening>(space: AreaSpace<'_>) -> GlobalBitmap<'_, Vec<u64>, H> {
@@ -48,7 +54,7 @@ pub(crate) fn global<H: Hardening>(
     pair: Pair,
     counted: fn(&mut dyn FnMut()),
 ) -> Result<u64, String> {
-    with_space(FRAMES, |space| {
+    with_space(FRAMES, Order::BASE, |space| {
         let mut bitmap = bitmap::<H>(space);
         let calls = pairs(&mut bitmap, pair, counted)?;
         bitmap.check()?;
@@ -57,13 +63,28 @@ pub(crate) fn global<H: Hardening>(
 }
 
 /// Pairs of calls on the baseline.
-pub(crate) fn baseline(pair: Pair, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
-    with_space(FRAMES >> 4, |space| {
-        let words = Baseline::<Vec<u64>>::storage_words(&space);
+pub(crate) fn baseline<H: Hardening>(
+    pair: Pair,
+    counted: fn(&mut dyn FnMut()),
+) -> Result<u64, String> {
+    with_space(FRAMES >> 4, Order::BASE, |space| {
+        let words = Baseline::<Vec<u64>, H>::storage_words(&space);
         let mut baseline =
-            Baseline::<_>::new(space, vec![0; words]).map_err(|error| error.to_string())?;
+            Baseline::<_, H>::new(space, vec![0; words]).map_err(|error| error.to_string())?;
         let calls = pairs(&mut baseline, pair, counted)?;
         baseline.check()?;
+        Ok(calls)
+    })
+}
+
+/// Pairs of calls on huge pages.
+pub(crate) fn huge<H: Hardening>(counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
+    with_space(FRAMES, HUGE, |space| {
+        let words = HugePages::<Vec<u64>, H>::storage_words(&space);
+        let mut pages =
+            HugePages::<_, H>::new(space, vec![0; words]).map_err(|error| error.to_string())?;
+        let calls = pairs(&mut pages, Pair::Page, counted)?;
+        pages.check()?;
         Ok(calls)
     })
 }
@@ -111,8 +132,8 @@ fn pairs(
     let mut held = match pair {
         Pair::Frame => half_used(allocator, &mut random)?,
         Pair::FrameOfAll => vec![get(allocator, &request)?],
-        Pair::Large => {
-            request.count = LARGE;
+        Pair::Large | Pair::Page => {
+            request.count = if matches!(pair, Pair::Page) { HUGE.frames() } else { LARGE };
             let mut all = Vec::new();
             while let Ok(segment) = allocator.allocate(&request) {
                 all.push(segment);
@@ -170,7 +191,7 @@ fn pairs(
 /// A request on the global bitmap whose place lies behind free runs, in all of memory, that are
 /// long enough and have none.
 pub(crate) fn hostile(total: u64, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
-    with_space(total, |space| {
+    with_space(total, Order::BASE, |space| {
         let mut bitmap = bitmap::<Trusting>(space);
         let request = SegmentRequest {
             align: Order::known(2),

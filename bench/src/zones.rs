@@ -14,7 +14,10 @@ use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, ListPlacement, Placement, PoolPlacement, PoolPolicy,
 };
 use swath_frame::zone::linux::{LinuxZone, PAGEBLOCK_ORDER};
-use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
+use swath_frame::{
+    BuddyConfig, ByteRange, Checked, Hardening, HeadOfList, MemoryMap, Mobility, PageZone,
+    Trusting, ZoneAllocator,
+};
 
 use crate::random::Random;
 
@@ -35,6 +38,10 @@ pub(crate) enum Design {
     ArrayChecked,
     ListChecked,
     AdaptiveChecked,
+    /// The page buddy system of order 4.
+    Pages,
+    /// It, in the tier that checks its words.
+    PagesChecked,
 }
 
 /// What the measured calls do.
@@ -118,6 +125,8 @@ impl Design {
             Self::AdaptiveChecked => {
                 checked_bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PACKED))?
             }
+            Self::Pages => page_zone::<Trusting>(&map)?,
+            Self::PagesChecked => page_zone::<Checked>(&map)?,
         })
     }
 }
@@ -146,6 +155,14 @@ fn checked_bank_zone<P: Placement + 'static>(
     let words = BankBuddy::<Vec<u64>, P>::checked_words(map, span, banks, &rule).map_err(text)?;
     let zone = BankBuddy::new(map, span, banks, rule, vec![0; words]).map_err(text)?;
     Ok(Box::new(zone.checked().map_err(text)?))
+}
+
+fn page_zone<H: Hardening + 'static>(map: &MemoryMap<'_>) -> Result<Zone, String> {
+    let config = BuddyConfig::new(4, Order::known(12)).map_err(text)?;
+    let words = PageZone::<Vec<u64>, HeadOfList, H>::storage_words(map, config, PAGEBLOCK_ORDER);
+    let storage = vec![0; words];
+    let zone = PageZone::<_, HeadOfList, H>::new(map, config, PAGEBLOCK_ORDER, storage);
+    Ok(Box::new(zone.map_err(text)?))
 }
 
 /// A block in use, or to be.

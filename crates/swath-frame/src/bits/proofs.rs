@@ -156,6 +156,15 @@ fn a_stretch_of_ones_is_recognized() {
 }
 
 #[test]
+fn a_one_in_a_stretch_is_recognized() {
+    prove("bits/words.rs", stretches(), &[], |(first, count)| {
+        let words = words();
+        let expected = any(units(&words, first, first + count));
+        agrees(any_set(&words, first, count), expected, "one of them");
+    });
+}
+
+#[test]
 fn the_first_zero_of_a_stretch_is_found() {
     prove("bits/words.rs", stretches().step_by(3), &[], |(first, count)| {
         let words = words();

@@ -94,6 +94,19 @@ pub(crate) fn set_clear<W: Word>(words: &mut [W], first: usize, count: usize) ->
     true
 }
 
+/// Returns true if one of the `count` bits, at least one, from bit `first` on is set.
+#[inline]
+pub(crate) fn any_set<W: Word>(words: &[W], first: usize, count: usize) -> bool {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    let above = W::MAX << (first % 64);
+    let below = W::MAX >> (63 - (first + count - 1) % 64);
+    if low == high {
+        return words[low] & above & below != W::ZERO;
+    }
+    let [start, inside @ .., end] = &words[low..=high] else { return false };
+    inside.iter().fold(*start & above | *end & below, |any, &word| any | word) != W::ZERO
+}
+
 /// Clears `count` bits, at least one, from bit `first` on.
 #[inline]
 pub(crate) fn clear<W: Word>(words: &mut [W], first: usize, count: usize) {

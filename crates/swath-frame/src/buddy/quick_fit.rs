@@ -39,9 +39,10 @@ const LENGTH_MAX: usize = 64;
 const DEPTH: usize = 16;
 
 /// What a block's first frame is multiplied with on a list of the checked tier: an odd number, so
-/// that the product tells the frame, and one whose multiples by powers of two are all far from 0.
-const SEAL: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The inverse of [`SEAL`]. A product of which a bit has flipped is that of no frame below 2^52.
+/// that the product tells the frame, and one of 31 bits, which stands in the multiplication itself.
+const SEAL: u64 = 0x61c8_8647;
+/// The inverse of [`SEAL`], whose multiples by powers of two are all far from 0: a product of which a
+/// bit has flipped is that of no frame below 2^52.
 const UNSEAL: u64 = {
     let mut inverse = SEAL;
     let mut step = 0;
@@ -105,6 +106,8 @@ pub struct QuickFit<'m, W, A, H: Hardening = Trusting> {
     kept_frames: u64,
     /// One past the words in which a block that is freed may begin; 0 once the lists have stopped.
     reach: u64,
+    /// [`UNSEAL`], which takes an instruction less from here.
+    unseal: u64,
     /// The contradiction at which the checked tier stopped.
     latch: H::Latch,
 }
@@ -155,7 +158,8 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
         }
         let (kept, kept_frames, reach) = ([0; LENGTH_MAX], 0, words as u64 - 1);
         let latch = H::Latch::default();
-        Ok(Self { inner, map, storage, base, words, kept, kept_frames, reach, latch })
+        let unseal = UNSEAL;
+        Ok(Self { inner, map, storage, base, words, kept, kept_frames, reach, unseal, latch })
     }
 
     /// The allocator behind the lists: what is on them is not free there.
@@ -172,35 +176,29 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
         }
     }
 
-    /// Frees the oldest `count` blocks of the list of `len` frames. In the checked tier all of them
-    /// have to be on the list and allocated, or the lists stop.
+    /// Frees the oldest `count` blocks of the list of `len` frames. In the checked tier the lists stop
+    /// at one that the allocator does not take back: what its bits say is not asked, for they are asked
+    /// when the allocator hands it out.
     #[inline(never)]
     fn give_back(&mut self, len: usize, count: usize) -> Result<(), WordFault> {
         let list = self.list(len);
-        let block = |quick: &Self, at: usize| {
-            let start = quick.base.wrapping_add(quick.unsealed(quick.storage[at]));
-            Extent::new(Pfn::new(start), len as u64)
-        };
-        if H::CHECKED {
-            for at in list..list + count {
-                if !self.is_unused(self.unsealed(self.storage[at]), len) {
-                    return Err(self.stop(Table::Kept { frames: len as u64 }, at));
-                }
-            }
-        }
         let mut at = list;
-        let mut refused = None;
-        while at < list + count && refused.is_none() {
-            let block = block(self, at);
-            let freed = self.inner.free(block);
+        let mut refused = false;
+        while at < list + count && !refused {
+            let start = self.base.wrapping_add(self.unsealed(self.storage[at]));
+            let freed = self.inner.free(Extent::new(Pfn::new(start), len as u64));
             debug_assert!(H::CHECKED || freed == Ok(()), "a block on a list is the allocator's");
-            refused = freed.err().filter(|_| H::CHECKED).map(|_| block);
-            at += usize::from(refused.is_none());
+            refused = H::CHECKED && freed.is_err();
+            at += usize::from(!refused);
         }
         self.storage.copy_within(at..list + DEPTH, list);
         self.kept[len - 1] -= (at - list) as u8;
         self.kept_frames -= ((at - list) * len) as u64;
-        refused.map_or(Ok(()), |block| Err(self.stop_at_inner(block)))
+        if refused {
+            // Where the others of the list have moved to.
+            return Err(self.stop(Table::Kept { frames: len as u64 }, list));
+        }
+        Ok(())
     }
 
     /// What stands on a list for a block that begins so many frames after the first bit's.
@@ -212,16 +210,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
     /// The way back.
     #[inline(always)]
     fn unsealed(&self, word: u64) -> u64 {
-        if H::CHECKED { word.wrapping_mul(UNSEAL) } else { word }
-    }
-
-    /// Returns true if the `len` frames from bit `at` on lie in the bits and none of them is used.
-    #[inline(always)]
-    fn is_unused(&self, at: u64, len: usize) -> bool {
-        let bits = ones_across::<u64>(len, (at & 63) as usize);
-        let index = (at >> 6) as usize;
-        at >> 6 < self.reach
-            && self.storage[index] & bits[0] | self.storage[index + 1] & bits[1] == 0
+        if H::CHECKED { word.wrapping_mul(self.unseal) } else { word }
     }
 
     /// Stops the lists at a contradiction that shows in the word `word` of `table`, and looks for the
@@ -305,18 +294,32 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
         let top = usize::from(*kept);
         let word = self.list(len as usize) + top;
         let at = self.unsealed(self.storage[word]);
-        let index = (at >> 6) as usize;
         let bits = ones_across::<u64>(len as usize, (at & 63) as usize);
-        if H::CHECKED && !self.is_unused(at, len as usize) {
-            // The block is on its list again, for who looks for the word.
-            self.kept[len as usize - 1] += 1;
-            self.stop(Table::Kept { frames: len }, word);
+        // A word of a list that was changed leads out of the storage.
+        let words = self.storage.get_mut((at >> 6) as usize..);
+        let words = words.and_then(|words| words.first_chunk_mut::<2>());
+        // One by one, which takes less than both at once.
+        let is_unused = |[low, high]: &&mut [u64; 2]| {
+            !H::CHECKED || *low & bits[0] == 0 && *high & bits[1] == 0
+        };
+        let Some([low, high]) = words.filter(is_unused) else {
+            self.stop_at_kept(len, word);
             return None;
-        }
-        self.storage[index] |= bits[0];
-        self.storage[index + 1] |= bits[1];
+        };
+        *low |= bits[0];
+        *high |= bits[1];
         self.kept_frames -= len;
         Some(Extent::new(Pfn::new(self.base + at), len))
+    }
+
+    /// Stops the lists at the block that has just been taken from the list of `len` frames.
+    #[cold]
+    #[inline(never)]
+    fn stop_at_kept(&mut self, len: u64, word: usize) {
+        debug_assert!(H::CHECKED, "a block on a list is in the bits");
+        // It is on its list again, for who looks for the word.
+        self.kept[len as usize - 1] += 1;
+        self.stop(Table::Kept { frames: len }, word);
     }
 
     /// Notes that users hold a block which the allocator has allocated. In the checked tier it

@@ -266,7 +266,8 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> Baseline<'m, W, H> {
                     self.release(base, start, frames);
                     let past = start + place.count;
                     // They are acquired, so the ledger has been asked.
-                    self.hand_out(start, past, start).map_err(SegmentError::Corrupt)?;
+                    self.ledger.hand_out(&mut self.storage, start, past);
+                    self.segments = self.segments.wrapping_add(1);
                     return Ok((start, past));
                 }
                 Step::End => return Err(SegmentError::NoSegment { wanted: request.count }),

@@ -180,15 +180,16 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for HugePages<'
             }
             found => found?,
         };
-        if !self.agrees(page, true) || H::CHECKED && self.free == 0 {
-            return Err(SegmentError::Corrupt(self.stop(page)));
-        }
         if H::CHECKED {
             let (word, mask) = self.used(page);
-            self.storage[word] |= mask;
+            match self.storage.get_mut(word) {
+                Some(used) if *used & mask == 0 => *used |= mask,
+                _ => return Err(SegmentError::Corrupt(self.stop(page))),
+            }
         }
         self.pages.remove(&mut self.storage, page as usize, 1);
-        self.free -= 1;
+        // Words that more than one flipped bit made may say that there are more.
+        self.free = self.free.wrapping_sub(1);
         Ok(of_units(&self.space, page, page + 1))
     }
 
@@ -197,24 +198,25 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for HugePages<'
             return Err(SegmentFreeError::Corrupt(fault));
         }
         let (page, past) = segment.units(&self.space)?;
-        let contradicts =
-            |&page: &u64| !self.agrees(page, self.pages.contains(&self.storage, page as usize));
-        if H::CHECKED
-            && let Some(page) = (page..past).find(contradicts)
-        {
-            return Err(SegmentFreeError::Corrupt(self.stop(page)));
-        }
-        let free = (page..past).find(|&page| self.pages.contains(&self.storage, page as usize));
-        if let Some(page) = free {
-            let frame = page << self.space.unit().k();
-            return Err(SegmentFreeError::NotAllocated { frame });
-        }
-        if past - page > 1 {
-            return Err(SegmentFreeError::NotSegment { segment });
+        let is_free = |&page: &u64| self.pages.contains(&self.storage, page as usize);
+        if past - page > 1 || is_free(&page) {
+            let contradicts = |page: &u64| !self.agrees(*page, is_free(page));
+            if let Some(page) = (page..past).find(contradicts) {
+                return Err(SegmentFreeError::Corrupt(self.stop(page)));
+            }
+            return Err(match (page..past).find(is_free) {
+                Some(page) => {
+                    SegmentFreeError::NotAllocated { frame: page << self.space.unit().k() }
+                }
+                None => SegmentFreeError::NotSegment { segment },
+            });
         }
         if H::CHECKED {
             let (word, mask) = self.used(page);
-            self.storage[word] &= !mask;
+            match self.storage.get_mut(word) {
+                Some(used) if *used & mask != 0 => *used &= !mask,
+                _ => return Err(SegmentFreeError::Corrupt(self.stop(page))),
+            }
         }
         self.pages.insert(&mut self.storage, page as usize, 1);
         self.free += 1;

@@ -5,7 +5,7 @@
 //! from a part of one, from several, and from the units that are held beside
 //! one without belonging to it.
 
-use crate::bits::words::{all_set, clear, first_clear, set};
+use crate::bits::words::{all_set, any_set, clear, first_clear, set};
 use crate::segment::allocator::SegmentFreeError;
 use crate::segment::space::{AreaSpace, Segment};
 
@@ -95,15 +95,7 @@ impl Ledger {
 
     /// Returns true if one of some units, at least one, is handed out.
     pub(crate) fn any_out(&self, storage: &[u64], start: u64, past: u64) -> bool {
-        let asked = &self.asked(storage)[(start / 64) as usize..=((past - 1) / 64) as usize];
-        let below = u64::MAX >> (63 - (past - 1) % 64);
-        let above = u64::MAX << (start % 64);
-        let last = asked.len() - 1;
-        let mut masked = asked.iter().enumerate().map(|(nth, word)| {
-            word & if nth == 0 { above } else { u64::MAX }
-                & if nth == last { below } else { u64::MAX }
-        });
-        masked.any(|word| word != 0)
+        any_set(self.asked(storage), start as usize, (past - start) as usize)
     }
 
     /// The first of the words that say what is joined to the next.

@@ -120,6 +120,12 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
     /// # Errors
     /// A [`FrameFreeError`] if any frame of `extent` is not allocated; nothing changes.
     pub fn free_range(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        let last = extent.start.raw().wrapping_add(extent.count.wrapping_sub(1));
+        let in_unit = (extent.start.raw() ^ last) >> self.unit.k() == 0;
+        if in_unit && self.state.span.contains(extent.start) && self.is_unisolated(extent.start) {
+            // No frame of it is aside.
+            return self.state.free(&mut self.storage, extent);
+        }
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
@@ -204,11 +210,10 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
             return None;
         }
         let copy = |nth: usize| self.storage[at + nth * self.copy_words];
-        let wrong = match (copy(0) == copy(1), copy(0) == copy(2)) {
-            (true, _) => return None,
-            (false, true) => 1,
-            (false, false) => 0,
-        };
+        if copy(0) == copy(1) {
+            return None;
+        }
+        let wrong = usize::from(copy(0) == copy(2));
         Some(self.fault_at(at + wrong * self.copy_words))
     }
 
@@ -236,6 +241,18 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
 
     fn is_isolated(&self, frame: Pfn) -> bool {
         self.bit(self.isolated_at, self.unit_of(frame))
+    }
+
+    /// Returns true if the unit around a frame of the span is not isolated, by two copies in the
+    /// checked tier.
+    #[inline(always)]
+    fn is_unisolated(&self, frame: Pfn) -> bool {
+        let unit = self.unit_of(frame);
+        let copy = |nth: usize| {
+            self.storage.get(self.isolated_at + unit / 64 + nth * self.copy_words).copied()
+        };
+        let word = copy(0);
+        word.is_some_and(|word| word >> (unit % 64) & 1 == 0) && (!H::CHECKED || copy(1) == word)
     }
 
     fn set_aside(&mut self, extent: Extent, aside: bool) {
@@ -384,6 +401,9 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> ZoneAllocator for PageZ
     /// O(c·L), as [`PageBuddy`](crate::PageBuddy) allocates an aligned block; `None` beyond the
     /// largest order that has a list.
     fn allocate(&mut self, order: Order, _mobility: Mobility) -> Option<Pfn> {
+        if order == Order::BASE && !R::INDEXED {
+            return self.state.allocate_frame(&mut self.storage);
+        }
         if order > self.config().top() {
             return None;
         }
