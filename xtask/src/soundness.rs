@@ -3,7 +3,6 @@
 //!
 //! A part whose tool is not installed is said to be left out, and is not counted as passed.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,10 +13,6 @@ use crate::test::{model_checks, run};
 
 /// The toolchain that has Miri and the sanitizers.
 const TOOLCHAIN: &str = "+nightly";
-
-/// Names another compiler for the sanitizers, for where that toolchain lacks the source of the standard
-/// library and a system's package has it: the runtimes are the C compiler's then.
-const OTHER: &str = "SWATH_SOURCE_RUSTC";
 
 /// The target that a sanitizer builds the standard library for.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -110,31 +105,16 @@ fn lacks_miri() -> Option<String> {
     (!has).then(|| "no nightly toolchain with the component `miri`".to_owned())
 }
 
-/// The compiler that [`OTHER`] names.
-fn other() -> Option<OsString> {
-    std::env::var_os(OTHER)
-}
-
-/// The folder of the compiler for the sanitizers.
+/// The nightly toolchain's folder.
 fn sysroot() -> Option<PathBuf> {
-    let mut rustc = Command::new(other().unwrap_or_else(|| "rustc".into()));
-    if other().is_none() {
-        rustc.arg(TOOLCHAIN);
-    }
-    let output = rustc.args(["--print", "sysroot"]).output().ok()?;
+    let output = Command::new("rustc").args([TOOLCHAIN, "--print", "sysroot"]).output().ok()?;
     let path = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| PathBuf::from(path.trim()))
 }
 
 fn lacks_source() -> Option<String> {
     let has = sysroot().is_some_and(|root| root.join("lib/rustlib/src/rust/library").is_dir());
-    let lack = || match other() {
-        Some(rustc) => format!("{} has no source of the standard library", rustc.display()),
-        None => format!(
-            "no nightly toolchain with the component `rust-src`, and {OTHER} names no compiler that has it"
-        ),
-    };
-    (!has).then(lack)
+    (!has).then(|| "no nightly toolchain with the component `rust-src`".to_owned())
 }
 
 fn lacks_compilers() -> Option<String> {
@@ -178,15 +158,12 @@ fn miri(metadata: &Metadata, model: &str) -> Result<u64> {
     }))
 }
 
-/// A cargo whose code is watched by a sanitizer, the standard library's too.
+/// A nightly cargo whose code is watched by a sanitizer, the standard library's too.
 fn watched(metadata: &Metadata, sanitizer: &str, arguments: &[&str]) -> Command {
     let mut command = cargo(metadata, sanitizer, arguments);
-    let mut flags = format!("-Zsanitizer={sanitizer}");
-    if let Some(rustc) = other() {
-        command.env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1");
-        flags += &format!(" -Zexternal-clangrt -Clink-arg=-fsanitize={sanitizer}");
-    }
-    command.args(["-Zbuild-std", "--target", TARGET]).env("RUSTFLAGS", flags);
+    command
+        .args(["-Zbuild-std", "--target", TARGET])
+        .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"));
     command
 }
 

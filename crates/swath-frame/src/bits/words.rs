@@ -60,37 +60,45 @@ pub(crate) fn set<W: Word>(words: &mut [W], first: usize, count: usize) {
 
 /// Sets `count` bits, at least one, from bit `first` on, which have all to be clear:
 /// if not, nothing changes.
-#[inline]
+#[inline(always)]
 pub(crate) fn set_clear<W: Word>(words: &mut [W], first: usize, count: usize) -> bool {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    if low != high {
+        return set_clear_words(words, first, count);
+    }
+    let (word, bits) = (&mut words[low], ones::<W>(count) << (first % 64));
+    let free = *word & bits == W::ZERO;
+    if free {
+        *word |= bits;
+    }
+    free
+}
+
+/// As [`set_clear`], of bits in several words.
+#[inline(never)]
+fn set_clear_words<W: Word>(words: &mut [W], first: usize, count: usize) -> bool {
     let (low, high) = (first / 64, (first + count - 1) / 64);
     let above = W::MAX << (first % 64);
     let below = W::MAX >> (63 - (first + count - 1) % 64);
-    if low == high {
-        let (word, bits) = (&mut words[low], above & below);
-        let free = *word & bits == W::ZERO;
-        *word |= if free { bits } else { W::ZERO };
+    let words = &mut words[low..=high];
+    if let Ok(chunk) = <&mut [W; 8]>::try_from(&mut *words)
+        && above & below == W::MAX
+    {
+        let free = chunk.iter().fold(W::ZERO, |any, &word| any | word) == W::ZERO;
+        if free {
+            chunk.fill(W::MAX);
+        }
         return free;
     }
-    let words = &mut words[low..=high];
-    let (chunks, rest) = words.as_chunks_mut::<8>();
-    if above & below == W::MAX && rest.is_empty() {
-        let is_free =
-            |chunk: &[W; 8]| chunk.iter().fold(W::ZERO, |any, &word| any | word) == W::ZERO;
-        let free = chunks.iter_mut().position(|chunk| {
-            let free = is_free(chunk);
-            if free {
-                chunk.fill(W::MAX);
-            }
-            !free
-        });
-        chunks[..free.unwrap_or(0)].as_flattened_mut().fill(W::ZERO);
-        return free.is_none();
-    }
-    let ends = words[0] & above | words[high - low] & below;
-    if ends != W::ZERO || words[1..high - low].iter().any(|&word| word != W::ZERO) {
+    let [start, inside @ .., end] = words else { return false };
+    // One test for all words, which costs less than one for each.
+    let any = inside.iter().fold(*start & above | *end & below, |any, &word| any | word);
+    if any != W::ZERO {
         return false;
     }
-    set(words, first % 64, count);
+    inside.fill(W::MAX);
+    *start |= above;
+    *end |= below;
     true
 }
 
