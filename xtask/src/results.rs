@@ -128,15 +128,15 @@ fn page(studies: &[Value]) -> Result<String> {
         let paper = word(study, "paper")?;
         let claims = study["claims"].as_array().context("no claims")?;
         write!(parts, "\n## {}\n\n", word(study, "title")?)?;
-        write!(
+        writeln!(
             parts,
-            "`swath study {}`, seed {}. {}\n",
+            "`swath study {}`, seed {}. {}",
             word(study, "study")?,
             study["seed"],
             word(study, "reference")?
         )?;
         if let Some(finding) = study["finding"].as_str() {
-            write!(parts, "\n{finding}\n")?;
+            writeln!(parts, "\n{finding}")?;
         }
         for fitted in study["fitted"].as_array().into_iter().flatten() {
             write!(parts, "\nChosen after looking: {}.\n", fitted.as_str().unwrap_or_default())?;
