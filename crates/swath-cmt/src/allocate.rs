@@ -206,18 +206,18 @@ pub(crate) unsafe fn free_or_null(block: *mut u8) {
     // SAFETY: as the caller says.
     match unsafe { own_front().free(block) } {
         Freed::Done => {}
-        Freed::CacheFull => flush_for(block),
+        Freed::Due => settle(block),
         // SAFETY: as the caller says, and nothing has changed.
         Freed::No => unsafe { free_in_superblock(block) },
     }
 }
 
-/// The cache is full with `block`, which was just freed.
+/// Something is to be done after the free of `block`.
 #[cold]
 #[inline(never)]
-extern "C" fn flush_for(block: *mut u8) {
+extern "C" fn settle(block: *mut u8) {
     if let (Some(mut heap), Some(block)) = (own_heap(), NonNull::new(block)) {
-        heap.flush_for(block);
+        heap.settle(block);
     }
 }
 

@@ -5,8 +5,8 @@
 //! superblock knows of a slot only when a cache is refilled or flushed.
 //!
 //! An entry stands as two numbers, of granule and address, which say the same: no flipped bit of either is
-//! believed. Of a third word only the highest two entries of a class have anything, the mark that the
-//! cache is full. Entries of three words also guard the place of the top: a flipped bit moves it by a power
+//! believed. Of a third word only the highest two places of a class have anything, the mark that the
+//! cache is full below it. Entries of three words also guard the place of the top: a flipped bit moves it by a power
 //! of two bytes, which is no multiple of an entry, and what lies there is no entry. Nor is what lies below
 //! the lowest, so that an empty cache needs no test of its own.
 
@@ -191,28 +191,32 @@ impl Caches {
         CachedSlot { granule: granule as usize, address: address as usize }
     }
 
-    /// Writes an entry, and returns true if the cache is full with it.
+    /// Writes an entry.
     ///
     /// # Safety
     /// It lies at most an entry beyond where a top can.
     #[inline(always)]
-    unsafe fn write(&self, place: usize, entry: CachedSlot) -> bool {
+    unsafe fn write(&self, place: usize, entry: CachedSlot) {
         let at = self.at(place);
-        // SAFETY: as for `read`, of three words, as the caller says.
+        // SAFETY: as for `read`, as the caller says.
         unsafe {
             at.write_unaligned(entry.granule as u64);
             at.add(1).write_unaligned(entry.address as u64);
-            at.add(2).read_unaligned() != 0
         }
     }
 
-    /// Puts a slot on top, and returns true if the cache is full then: it has to be flushed.
+    /// Puts a slot on top, and returns true, if there is room for it.
     #[inline(always)]
     pub(crate) fn push(&self, class: u8, entry: CachedSlot) -> bool {
         let top = usize::from(self.top(class)) + ENTRY_BYTES;
+        // SAFETY: the third word of an entry beyond the top.
+        if unsafe { self.at(top).add(2).read_unaligned() } != 0 {
+            return false;
+        }
         self.move_top(class, ENTRY_BYTES as u16);
         // SAFETY: an entry beyond the top.
-        unsafe { self.write(top, entry) }
+        unsafe { self.write(top, entry) };
+        true
     }
 
     /// Number of entries of a class; `None` if its top was overwritten.
@@ -242,56 +246,46 @@ impl Caches {
         self.set_top(class as u8, top);
     }
 
-    /// Takes out the lowest entries, all but `keep`.
-    pub(crate) fn drain(&self, class: usize, keep: usize) -> Drained {
-        let mut drained = Drained { granules: [0; ENTRIES_MAX], len: 0 };
-        let len = self.len(class).unwrap_or(0);
-        if len != 0 {
-            // A mark where none belongs was written over.
-            self.mark(class, len - 1, 0);
-        }
-        let keep = keep.min(len);
-        drained.len = (len - keep).min(ENTRIES_MAX);
-        for (index, granule) in drained.granules[..drained.len].iter_mut().enumerate() {
-            *granule = self.get(class, index).granule;
-        }
-        let lowest = self.at(usize::from(place(class, 0)));
-        let kept = lowest.wrapping_add(drained.len * ENTRY_BYTES / 8);
-        // SAFETY: entries of the class, of this thread alone.
-        unsafe { core::ptr::copy(kept, lowest, keep * ENTRY_BYTES / 8) };
-        self.set_len(class, keep);
-        self.mark_full(class);
-        drained
-    }
-
-    /// Takes out the entries that `leaves` says.
-    pub(crate) fn drain_some(&self, class: usize, leaves: impl Fn(usize) -> bool) -> Drained {
-        let mut drained = self.drain(class, 0);
-        let (mut left, mut kept) = (0, 0);
-        for index in 0..drained.len {
-            let granule = drained.granules[index];
-            if leaves(granule) {
-                drained.granules[left] = granule;
-                left += 1;
-            } else {
-                // It still lies where it was, at or above its new place.
-                self.set(class, kept, self.get(class, index));
+    /// Takes out the entries for which `leaves` returns true.
+    pub(crate) fn drain(&self, class: usize, mut leaves: impl FnMut(CachedSlot) -> bool) {
+        let mut kept = 0;
+        for index in 0..self.len(class).unwrap_or(0) {
+            let entry = self.get(class, index);
+            if !leaves(entry) {
+                self.set(class, kept, entry);
                 kept += 1;
             }
         }
-        drained.len = left;
         self.set_len(class, kept);
-        drained
     }
 
-    /// Half of a class's entries: as many as an empty cache is refilled with, and as a full one keeps.
+    /// Half of a class's entries: as many as an empty cache is refilled with.
     pub(crate) fn half(class: usize) -> usize {
         usize::from(PLACES[class].entries) / 2
     }
 
-    /// Sets an entry of an empty cache, which has it once it is [settled](Self::settle).
+    /// Sets entries of an empty cache from below `index` down, which has them once it is
+    /// [settled](Self::settle); there is room for as many. Returns the index of the last one.
     #[inline(always)]
-    pub(crate) fn set(&self, class: usize, index: usize, entry: CachedSlot) {
+    pub(crate) fn set_below(
+        &self,
+        class: usize,
+        mut index: usize,
+        entries: impl Iterator<Item = CachedSlot>,
+    ) -> usize {
+        let mut at = usize::from(place(class, index));
+        for entry in entries {
+            at = at.wrapping_sub(ENTRY_BYTES);
+            index -= 1;
+            // SAFETY: as the caller says, a place of the table.
+            unsafe { self.write(at, entry) };
+        }
+        index
+    }
+
+    /// Sets an entry of the cache, which has it with its length.
+    #[inline(always)]
+    fn set(&self, class: usize, index: usize, entry: CachedSlot) {
         // SAFETY: a place of the table.
         unsafe { self.write(usize::from(place(class, index)), entry) };
     }
@@ -305,8 +299,8 @@ impl Caches {
         self.mark_full(class);
     }
 
-    /// Marks the entries with which the class's cache is full; two, so that no flipped bit lets one class's
-    /// entries grow into another's.
+    /// Marks the places above the highest entry; two, so that no flipped bit lets one class's entries grow into
+    /// another's.
     fn mark_full(&self, class: usize) {
         let entries = usize::from(PLACES[class].entries);
         self.mark(class, entries - 2, FULL);
@@ -332,22 +326,11 @@ impl Caches {
     }
 }
 
-/// Slots that left a cache, as its entries had them.
-pub(crate) struct Drained {
-    granules: [usize; ENTRIES_MAX],
-    len: usize,
-}
-
-impl Drained {
-    pub(crate) fn granules(&self) -> &[usize] {
-        &self.granules[..self.len]
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     extern crate std;
     use std::boxed::Box;
+    use std::vec::Vec;
 
     use super::*;
     use crate::superblock::class::GRANULE_SHIFT;
@@ -378,16 +361,21 @@ mod tests {
             let caches = begun();
             caches.settle(class, 0, 0);
             assert_eq!((top(&caches, class), caches.len(class)), (None, Some(0)));
-            let entries = usize::from(place.entries);
-            for granule in 1..entries {
-                let full = caches.push(class as u8, slot(granule));
-                assert_eq!(full, granule == entries - 1, "class {class}");
+            let entries = usize::from(place.entries) - 2;
+            for granule in 1..=entries {
+                assert!(caches.push(class as u8, slot(granule)), "class {class}");
                 assert_eq!(caches.len(class), Some(granule));
             }
-            let drained = caches.drain(class, Caches::half(class));
-            let oldest = entries - 1 - Caches::half(class);
-            assert!(drained.granules().iter().copied().eq(1..=oldest), "class {class}");
-            for granule in (oldest + 1..entries).rev() {
+            assert!(!caches.push(class as u8, slot(entries + 1)), "class {class}");
+            assert_eq!(caches.len(class), Some(entries));
+            let mut drained = Vec::new();
+            caches.drain(class, |entry| {
+                let leaves = entry.granule % 2 == 1;
+                drained.extend(leaves.then_some(entry));
+                leaves
+            });
+            assert!(drained.into_iter().eq((1..=entries).step_by(2).map(slot)), "class {class}");
+            for granule in (1..=entries / 2).rev().map(|half| 2 * half) {
                 assert_eq!(top(&caches, class), Some(slot(granule)), "class {class}");
                 caches.pop(class as u8);
             }
@@ -417,9 +405,10 @@ mod tests {
                 caches.set_top(class as u8, caches.top(class as u8) ^ 1 << bit);
                 assert!(top(&caches, class).is_none_or(own), "class {class}, bit {bit} of the top");
                 // What is pushed there is what comes back.
-                let full = caches.push(class as u8, slot(9999));
-                assert!(full || top(&caches, class) == Some(slot(9999)));
-                caches.pop(class as u8);
+                if caches.push(class as u8, slot(9999)) {
+                    assert_eq!(top(&caches, class), Some(slot(9999)));
+                    caches.pop(class as u8);
+                }
                 assert!(top(&caches, class).is_none_or(own), "class {class}, bit {bit} of the top");
             }
             for (word, bit) in (0..3).flat_map(|word| (0..64).map(move |bit| (word, bit))) {

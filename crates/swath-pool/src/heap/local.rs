@@ -2,11 +2,12 @@
 //!
 //! For each class there is a cache of slots at hand ([`Caches`](crate::heap::cache::Caches)). To allocate
 //! is to take its top one, and to free is to put one on top. An empty cache is
-//! refilled from the words of the class's **current** superblock. When these have no free slot, the
+//! refilled from the words of the class's **current** superblock, and what a full one has no room for goes back
+//! to its own. When the current one has no free slot, the
 //! superblock is full, and the next comes from the list of those partly used,
 //! oldest first, so that each had time to gather free slots; then the global
 //! heap is asked. Slots that other threads returned are collected before a list
-//! is looked at. Of a full cache the half that was freed first goes back to the superblocks.
+//! is looked at.
 //!
 //! A superblock counts only the slots that come back to it. Twice it reaches a count at which something
 //! is to be done: when it is as empty as the threshold f says, and when it is
@@ -19,14 +20,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::error::{BufferAllocateError, BufferFreeError};
-use crate::heap::cache::{CachedSlot, Caches, Drained};
+use crate::heap::cache::{CachedSlot, Caches, ENTRIES_MAX};
 use crate::heap::front::{Freed, Front};
 use crate::heap::slot::{HeapSlot, Partial};
-use crate::pool::buffer_pool::BufferPool;
+use crate::pool::buffer_pool::{BufferPool, Found};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{
-    CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, UNIT_GRANULES_SHIFT, WORDS,
-    class_for,
+    CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, STARTS, SuperblockLayout,
+    UNIT_GRANULES_SHIFT, WORDS, class_for,
 };
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
@@ -195,45 +196,60 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
         let index = self.slot.current(class)?;
         let superblock = self.pool.superblocks().get(index as usize)?;
-        // The first slots come on top.
-        let half = Caches::half(class);
-        let (mut open, mut lowest) = (superblock.open.load(Relaxed), half);
+        let SuperblockLayout { shift, in_word, slots, size, .. } = LAYOUTS[class];
+        let (live, arena) = (self.pool.live(), self.pool.start_of(0));
         let first = (index as usize) << UNIT_GRANULES_SHIFT;
-        let granules = LAYOUTS[class].size as usize >> GRANULE_SHIFT;
-        let slots = LAYOUTS[class].slots as usize;
-        let (start, live) = (self.pool.start_of(first), self.pool.live());
+        let granules = size as usize >> GRANULE_SHIFT;
+        let slot_at = |granule: usize| CachedSlot {
+            granule,
+            address: arena.wrapping_add(granule << GRANULE_SHIFT),
+        };
+        // The first slots come on top.
+        let (caches, half) = (&self.slot.caches, Caches::half(class));
+        let (mut open, mut lowest) = (superblock.open.load(Relaxed), half);
         while open != 0 && lowest != 0 {
             let word = open.trailing_zeros() as usize % WORDS;
-            let mut free = superblock.free[word].load(Relaxed);
-            while free != 0 && lowest != 0 {
-                let slot = word * 64 + free.trailing_zeros() as usize;
-                free &= free - 1;
-                let granule = first + slot * granules;
-                // A free bit may have been overwritten.
-                // SAFETY: such a slot lies in the superblock.
-                if slot >= slots || unsafe { live.has_unchecked(granule) } {
-                    continue;
-                }
-                lowest -= 1;
-                let address = start + ((slot * granules) << GRANULE_SHIFT);
-                self.slot.caches.set(class, lowest, CachedSlot { granule, address });
+            let starts = STARTS[class][word];
+            // A free bit may have been overwritten.
+            let mut free = superblock.free[word].load(Relaxed) & starts;
+            if shift == 0 {
+                free &= !live.among(first, word, 0, free);
             }
-            superblock.free[word].store(free, Relaxed);
-            if free == 0 {
+            let fits = lowest >= in_word as usize;
+            let mut taken = if fits { free } else { lowest_bits(free, lowest) };
+            superblock.free[word].store(free & !taken, Relaxed);
+            if free == taken {
                 open &= open - 1;
+            }
+            let from = first + (64 * word << shift);
+            if taken == starts && taken != 0 {
+                let end = (from + (64 << shift)).min(first + slots as usize * granules);
+                let mut granule = from + ((taken.trailing_zeros() as usize) << shift);
+                let slots = core::iter::from_fn(|| {
+                    let slot = slot_at(granule);
+                    granule += granules;
+                    (slot.granule < end).then_some(slot)
+                });
+                lowest = caches.set_below(class, lowest, slots);
+            } else {
+                let slots = core::iter::from_fn(|| {
+                    let slot = slot_at(from + ((taken.trailing_zeros() as usize) << shift));
+                    let any = taken != 0;
+                    taken &= taken.wrapping_sub(1);
+                    any.then_some(slot)
+                });
+                lowest = caches.set_below(class, lowest, slots);
             }
         }
         superblock.open.store(open, Relaxed);
-        self.slot.caches.settle(class, lowest, half);
+        caches.settle(class, lowest, half);
         self.front().take(class as u8)
     }
 
     /// The current superblock is full.
     fn close(&self, class: usize, index: u32) {
         let superblock = &self.pool.superblocks()[index as usize];
-        let slots = superblock.slots.load(Relaxed);
-        superblock.set_used(slots, self.pool.low(slots));
-        superblock.set_full(true);
+        superblock.fill();
         self.slot.full.push(self.pool.superblocks(), index);
         self.slot.current[class].clear();
     }
@@ -279,18 +295,22 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// # Safety
     /// The block is not used after, if it was in use. (Any pointer may be
     /// tried: a wrong one is an error.)
-    #[inline]
+    #[inline(always)]
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
         // SAFETY: as the caller says.
         match unsafe { self.front().free(block.as_ptr()) } {
-            Freed::Done => return Ok(()),
-            Freed::CacheFull => {
-                self.flush_for(block);
-                return Ok(());
-            }
+            Freed::Done => Ok(()),
+            Freed::Due => self.settle(block),
             // SAFETY: as the caller says.
-            Freed::No if unsafe { self.free_in_superblock(block.as_ptr()) } => return Ok(()),
-            Freed::No => {}
+            Freed::No => unsafe { self.free_slowly(block) },
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn free_slowly(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
+        // SAFETY: as the caller says.
+        if unsafe { self.free_in_superblock(block.as_ptr()) } {
+            return Ok(());
         }
         self.free_other(block.addr().get())
     }
@@ -304,28 +324,27 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[inline(never)]
     pub unsafe fn free_in_superblock(&mut self, block: *mut u8) -> bool {
         let cached = self.pool.cached_slot(block.addr());
-        let Some((index, superblock, within)) = self.pool.superblock_of(cached) else {
-            return false;
-        };
-        superblock.slot(within).is_some_and(|slot| self.free_slot(index, slot, cached))
+        let Some((index, _)) = self.pool.superblock_of(cached.granule) else { return false };
+        self.free_slot(index, cached)
     }
 
-    /// Frees a slot of a superblock, and returns true, if it is in use.
+    /// Frees a slot of superblock `index`, and returns true, if one in use begins there.
     #[inline(always)]
-    fn free_slot(&self, index: u32, slot: u32, cached: CachedSlot) -> bool {
+    fn free_slot(&self, index: u32, cached: CachedSlot) -> bool {
         let superblock = &self.pool.superblocks()[index as usize];
         let owner = superblock.owner();
         // Overwritten, the owner word is no heap's: then it comes back as another's would.
         if u64::from(owner.0) != self.slot.caches.owner(owner.class()) {
-            return self.pool.free_remote(index, slot, cached.granule);
+            return self.pool.free_remote(index, cached.granule);
         }
-        if self.pool.returned_bits(index).has(slot) {
+        let within = cached.granule.wrapping_sub((index as usize) << UNIT_GRANULES_SHIFT);
+        if self.pool.returned_bits(index).has(superblock.position(within)) {
             return false;
         }
         // SAFETY: it lies in a superblock.
-        match unsafe { self.front().free_own(owner.class(), cached) } {
+        match unsafe { self.front().free_own(superblock, within, owner.class(), cached) } {
             Freed::No => return false,
-            Freed::CacheFull => self.flush_half(usize::from(owner.class())),
+            Freed::Due => self.at_mark(index),
             Freed::Done => {}
         }
         true
@@ -336,96 +355,82 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     fn free_other(&mut self, address: usize) -> Result<(), BufferFreeError> {
         let cached = self.pool.cached_slot(address);
         match self.pool.find(address)? {
-            (index, Some(slot)) if self.free_slot(index, slot, cached) => Ok(()),
-            (_, Some(_)) => Err(BufferFreeError::NotAllocated { address }),
-            (index, None) => self.free_segment(index, address),
+            (index, Found::Slot) if self.free_slot(index, cached) => Ok(()),
+            (_, Found::Slot) => Err(BufferFreeError::NotAllocated { address }),
+            (index, Found::Segment) => self.free_segment(index, address),
         }
     }
 
-    /// Flushes half of the cache that was full with `block`, which was just freed.
+    /// Does with the superblock of `block`, which was just freed, what is to be done.
+    ///
+    /// # Errors
+    /// None.
     #[cold]
     #[inline(never)]
-    pub fn flush_for(&mut self, block: NonNull<u8>) {
+    pub fn settle(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
         let granule = self.pool.cached_slot(block.addr().get()).granule;
-        if let Some((_, superblock, _)) = self.pool.first_of(granule)
-            && let Some(class) = superblock.class()
+        if let Some((index, superblock)) = self.pool.first_of(granule)
+            && self.owns(superblock)
         {
-            self.flush_half(class);
+            self.at_mark(index);
         }
+        Ok(())
     }
 
-    fn flush_half(&self, class: usize) {
-        self.flush(class, self.slot.caches.drain(class, Caches::half(class)));
-    }
-
-    /// Makes slots that left the cache of `class` free with their superblocks.
-    fn flush(&self, class: usize, drained: Drained) {
-        let owner = self.owner(class);
-        let mut any_due = false;
-        for &granule in drained.granules() {
-            // What was overwritten is nobody's.
-            let Some((index, superblock, within)) = self.pool.first_of(granule) else { continue };
-            let Some(slot) = superblock.slot(within) else { continue };
-            if superblock.owner() != owner {
-                continue;
-            }
-            if superblock.is_full() {
-                self.no_longer_full(index);
-            }
-            superblock.free_slot(slot);
-            any_due |= superblock.left.load(Relaxed) <= 0;
-        }
-        if !any_due {
-            return;
-        }
-        // Only now: a superblock that leaves takes all its slots along.
-        for &granule in drained.granules() {
-            if let Some((index, superblock, _)) = self.pool.first_of(granule)
-                && superblock.owner() == owner
-                && superblock.left.load(Relaxed) <= 0
-            {
-                self.at_mark(index);
-            }
-        }
-    }
-
-    /// Flushes all caches.
-    fn flush_all(&self) {
+    /// Makes the slots in all caches free with their superblocks.
+    fn flush(&self) {
         for class in 0..CLASSES {
-            if self.slot.caches.len(class) != Some(0) {
-                self.flush(class, self.slot.caches.drain(class, 0));
-            }
+            let mut due = ([0; ENTRIES_MAX], 0);
+            self.slot.caches.drain(class, |entry| {
+                if let Some(index) = self.put_back(class, entry) {
+                    due.0[due.1] = index;
+                    due.1 += 1;
+                }
+                true
+            });
+            // Only now: a superblock that leaves takes all its slots along.
+            due.0[..due.1].iter().for_each(|&index| self.at_mark(index));
         }
     }
 
-    #[inline(never)]
-    fn no_longer_full(&self, index: u32) {
-        let superblocks = self.pool.superblocks();
-        let superblock = &superblocks[index as usize];
-        self.slot.full.remove(superblocks, index);
-        superblock.set_full(false);
-        // What was overwritten is nobody's to allocate from.
-        if let Some(class) = superblock.class() {
-            self.slot.partial[class].list.push(superblocks, index);
-        }
+    /// Makes a slot that left the cache of `class` free with its superblock, and returns that if something is
+    /// to be done with it.
+    fn put_back(&self, class: usize, entry: CachedSlot) -> Option<u32> {
+        let (index, superblock) = self.pool.first_of(entry.granule)?;
+        // What was overwritten is nobody's.
+        let told = self.pool.start_of(entry.granule) == entry.address;
+        let is_own = superblock.owner() == self.owner(class) && told;
+        let position = self.pool.position(index, entry.granule);
+        (is_own && superblock.free_slot(position)).then_some(index)
     }
 
-    /// A superblock reached the count of free slots at which something is to be done.
+    /// A superblock reached the count of free slots at which something is to be done: it has one again, or is
+    /// as empty as the threshold says, or wholly.
     #[cold]
     #[inline(never)]
     fn at_mark(&self, index: u32) {
         let superblocks = self.pool.superblocks();
         let superblock = &superblocks[index as usize];
-        let Some(class) = superblock.class() else {
+        let class = superblock.class();
+        let was_full = superblock.is_full();
+        if was_full {
+            self.slot.full.remove(superblocks, index);
+            superblock.set_full(false);
+        }
+        // What was overwritten is nobody's to allocate from.
+        let Some(class) = class.filter(|&class| !self.slot.is_current(class, index)) else {
             superblock.stop_count();
             return;
         };
-        if self.slot.is_current(class, index) {
-            superblock.stop_count();
-            return;
-        }
         let Partial { list, sparse } = &self.slot.partial[class];
         let (used, was_sparse) = (superblock.used(), superblock.mark.load(Relaxed) == 0);
+        if was_full {
+            list.push(superblocks, index);
+            superblock.set_used(used as u32, self.pool.low(LAYOUTS[class].slots));
+            if superblock.mark.load(Relaxed) != 0 {
+                return;
+            }
+        }
         let mut count = sparse.load(Relaxed) + u32::from(!was_sparse);
         if used == 0 || count > self.pool.options().slack {
             list.remove(superblocks, index);
@@ -439,11 +444,14 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// Moves a superblock, which is in no list, to the global heap, with the slots of it that are at hand.
     fn give(&self, class: usize, index: u32) {
-        let superblock = &self.pool.superblocks()[index as usize];
-        superblock.stop_count();
-        let is_in = |granule| self.pool.first_of(granule).is_some_and(|(first, ..)| first == index);
-        self.flush(class, self.slot.caches.drain_some(class, is_in));
-        superblock.set_used(superblock.count_used(), 0);
+        self.slot.caches.drain(class, |entry| {
+            let unit = entry.granule >> UNIT_GRANULES_SHIFT;
+            let is_in = unit.wrapping_sub(index as usize) < LAYOUTS[class].units as usize;
+            if is_in {
+                self.put_back(class, entry);
+            }
+            is_in
+        });
         self.pool.receive_locked(index);
     }
 
@@ -470,11 +478,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
         let remote = &self.slot.remote_frees;
         remote.store(remote.load(Relaxed).wrapping_add(taken.into()), Relaxed);
-        if superblock.is_full() {
-            self.no_longer_full(index);
-        }
-        let Some(class) = superblock.class() else { return };
-        if superblock.left.load(Relaxed) <= 0 && !self.slot.is_current(class, index) {
+        if superblock.left.load(Relaxed) <= 0 {
             self.at_mark(index);
         }
     }
@@ -494,7 +498,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// Takes O(r) for r slots returned and O(c) for c classes and slots at hand.
     pub fn collect(&mut self) {
         self.collect_returned();
-        self.flush_all();
+        self.flush();
         for class in 0..CLASSES {
             let Some(index) = self.slot.current(class) else { continue };
             let Some(superblock) = self.pool.superblocks().get(index as usize) else { continue };
@@ -508,10 +512,16 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     }
 }
 
+/// The `count` lowest of some bits.
+fn lowest_bits(bits: u64, count: usize) -> u64 {
+    let above = (0..count).fold(bits, |rest, _| rest & rest.wrapping_sub(1));
+    bits & !above
+}
+
 impl<L: RawMutex, S: SegmentSource> Drop for LocalHeap<'_, '_, L, S> {
     fn drop(&mut self) {
         self.collect_returned();
-        self.flush_all();
+        self.flush();
         self.pool.detach(self.slot);
     }
 }

@@ -9,7 +9,7 @@ use lock_api::RawMutex;
 use crate::error::{BufferAllocateError, BufferFreeError, BufferResizeError};
 use crate::heap::kept::{Run, SEGMENT_UNITS_MAX};
 use crate::heap::local::LocalHeap;
-use crate::pool::buffer_pool::BufferPool;
+use crate::pool::buffer_pool::{BufferPool, Found};
 use crate::pool::global::Global;
 use crate::source::segment_source::{Placement, SegmentSource};
 use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, class_for};
@@ -147,13 +147,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         usable
     }
 
-    /// Returns true if the block at `index` and `slot` can serve `size` bytes where it is.
-    fn fits(&self, index: u32, slot: Option<u32>, old: usize, size: usize, align: usize) -> bool {
-        match slot {
-            Some(_) => {
+    /// Returns true if the block of unit `index` can serve `size` bytes where it is.
+    fn fits(&self, index: u32, found: Found, old: usize, size: usize, align: usize) -> bool {
+        match found {
+            Found::Slot => {
                 size <= old && (size > old / 2 || class_for(size, align) == class_for(old, align))
             }
-            None => class_for(size, align).is_none() && self.resize_segment(index, size),
+            Found::Segment => class_for(size, align).is_none() && self.resize_segment(index, size),
         }
     }
 }
@@ -210,11 +210,11 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         let pool = self.pool();
         let old = pool.usable_size(block)?;
         let address = block.addr().get();
-        let (index, slot) = pool.find(address)?;
+        let (index, found) = pool.find(address)?;
         if !align.is_power_of_two() {
             return Err(BufferAllocateError { size_bytes: size, align_bytes: align }.into());
         }
-        Ok(address.is_multiple_of(align) && pool.fits(index, slot, old, size, align))
+        Ok(address.is_multiple_of(align) && pool.fits(index, found, old, size, align))
     }
 
     /// Makes `block` at least `size` bytes long, at a multiple of `align`: in

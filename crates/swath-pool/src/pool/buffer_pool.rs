@@ -30,6 +30,13 @@ unsafe impl Send for Base {}
 // SAFETY: as above.
 unsafe impl Sync for Base {}
 
+/// What starts at an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    Slot,
+    Segment,
+}
+
 /// What all threads read at nearly every free and none writes: a cache line of its own.
 #[repr(align(64))]
 struct Tables<'m> {
@@ -267,27 +274,32 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         unsafe { Self::cached_slot_of(self, address) }
     }
 
-    /// Returns the superblock in whose first unit a granule lies, with its number and the bytes to there.
+    /// Returns the superblock in whose first unit a granule lies, with its number.
     #[inline(always)]
-    pub(crate) fn superblock_of(&self, entry: CachedSlot) -> Option<(u32, &'m Superblock, u32)> {
+    pub(crate) fn superblock_of(&self, granule: usize) -> Option<(u32, &'m Superblock)> {
         // SAFETY: the pool is there.
-        let superblock = unsafe { Self::superblock_at(self, entry.granule) }?;
-        let unit = entry.granule >> UNIT_GRANULES_SHIFT;
-        let within = (entry.granule << GRANULE_SHIFT) - (unit << UNIT_SHIFT);
-        superblock.owner().is_superblock().then_some((unit as u32, superblock, within as u32))
+        let superblock = unsafe { Self::superblock_at(self, granule) }?;
+        let unit = granule >> UNIT_GRANULES_SHIFT;
+        superblock.owner().is_superblock().then_some((unit as u32, superblock))
     }
 
-    /// Returns the superblock in which a granule lies, as [`superblock_of`](Self::superblock_of).
+    /// Returns the superblock in which a granule lies, with its number.
     #[inline(always)]
-    pub(crate) fn first_of(&self, granule: usize) -> Option<(u32, &'m Superblock, u32)> {
+    pub(crate) fn first_of(&self, granule: usize) -> Option<(u32, &'m Superblock)> {
         let mut unit = granule >> UNIT_GRANULES_SHIFT;
         let mut superblock = self.tables.superblocks.get(unit)?;
         if let Role::Inner(distance) = superblock.owner().role() {
             unit = unit.checked_sub(distance as usize)?;
             superblock = &self.tables.superblocks[unit];
         }
-        let within = (granule << GRANULE_SHIFT) - (unit << UNIT_SHIFT);
-        superblock.owner().is_superblock().then_some((unit as u32, superblock, within as u32))
+        superblock.owner().is_superblock().then_some((unit as u32, superblock))
+    }
+
+    /// Returns the position in superblock `index` of what begins at a granule of it.
+    #[inline(always)]
+    pub(crate) fn position(&self, index: u32, granule: usize) -> u32 {
+        let first = (index as usize) << UNIT_GRANULES_SHIFT;
+        self.superblocks()[index as usize].position(granule.wrapping_sub(first))
     }
 
     /// Returns the address of a unit.
@@ -326,8 +338,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         self.unit_of(address).is_some()
     }
 
-    /// Finds the superblock and slot that start at `address`, or the segment, in use or not.
-    pub(crate) fn find(&self, address: usize) -> Result<(u32, Option<u32>), BufferFreeError> {
+    /// Finds the slot or segment that starts at `address`, in use or not, and its first unit.
+    pub(crate) fn find(&self, address: usize) -> Result<(u32, Found), BufferFreeError> {
         let foreign = BufferFreeError::Foreign { address };
         let mut index = self.unit_of(address).ok_or(foreign)?;
         let mut superblock = &self.superblocks()[index as usize];
@@ -343,10 +355,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 Err(BufferFreeError::Corrupt { unit: index })
             }
             Role::Superblock { .. } => match superblock.slot(within as u32) {
-                Some(slot) => Ok((index, Some(slot))),
+                Some(_) => Ok((index, Found::Slot)),
                 None => Err(BufferFreeError::Misaligned { address }),
             },
-            Role::Segment if within == 0 => Ok((index, None)),
+            Role::Segment if within == 0 => Ok((index, Found::Segment)),
             Role::Segment => Err(BufferFreeError::Misaligned { address }),
             Role::Inner(_) | Role::Free => Err(BufferFreeError::NotAllocated { address }),
         }
@@ -358,17 +370,18 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// [`BufferFreeError`], as for a free.
     pub fn usable_size(&self, block: NonNull<u8>) -> Result<usize, BufferFreeError> {
         let address = block.addr().get();
-        let (index, slot) = self.find(address)?;
+        let (index, found) = self.find(address)?;
         let superblock = &self.superblocks()[index as usize];
         let corrupt = BufferFreeError::Corrupt { unit: index };
-        let Some(slot) = slot else {
+        if found == Found::Segment {
             return superblock
                 .segment_units()
                 .map(|units| self.segment_bytes(units))
                 .ok_or(corrupt);
-        };
-        let live = self.tables.live.has(self.cached_slot(address).granule);
-        if !live || self.returned_bits(index).has(slot) {
+        }
+        let granule = self.cached_slot(address).granule;
+        let returned = self.returned_bits(index).has(self.position(index, granule));
+        if !self.tables.live.has(granule) || returned {
             return Err(BufferFreeError::NotAllocated { address });
         }
         superblock.class().map(slot_bytes).ok_or(corrupt)

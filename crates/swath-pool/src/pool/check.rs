@@ -9,9 +9,7 @@ use crate::heap::slot::Overwritten;
 use crate::pool::buffer_pool::BufferPool;
 use crate::pool::global::Global;
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{
-    CLASSES, GRANULE_SHIFT, LAYOUTS, UNIT_GRANULES_SHIFT, WORDS, word_of,
-};
+use crate::superblock::class::{CLASSES, LAYOUTS, STARTS, UNIT_GRANULES_SHIFT, word_of};
 use crate::superblock::list::List;
 use crate::superblock::owner::{Owner, Role};
 use crate::superblock::record::Superblock;
@@ -119,10 +117,12 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             ensure(0, told, "an entry of a cache, its granule and its address")?;
             let what = "a cache's slots in superblocks";
             let place = self.first_of(entry.granule);
-            let (unit, superblock, within) = place.ok_or(BufferFault { unit: 0, what })?;
+            let (unit, superblock) = place.ok_or(BufferFault { unit: 0, what })?;
             ensure(unit, superblock.owner() == owner, "a cache's slots of its heap and class")?;
-            let slot = superblock.slot(within).ok_or(BufferFault { unit, what })?;
-            let free = superblock.free[word_of(slot)].load(Relaxed) >> (slot % 64) & 1 != 0;
+            let position = self.position(unit, entry.granule);
+            let has = |word: u64| word >> (position % 64) & 1 != 0;
+            ensure(unit, has(STARTS[class][word_of(position)]), what)?;
+            let free = has(superblock.free[word_of(position)].load(Relaxed));
             let live = self.live().has(entry.granule);
             ensure(unit, !free && !live, "a cache's slots neither free nor live")?;
         }
@@ -201,25 +201,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         ensure(unit, parity, "an owner, a class and their parity")?;
         let returned = self.returned_bits(unit);
         let open = superblock.open.load(Relaxed);
-        let granules = (layout.size >> GRANULE_SHIFT) as usize;
         let first = (unit as usize) << UNIT_GRANULES_SHIFT;
-        let mut lives = [0_u64; WORDS];
-        for granule in self.live().granules(unit, layout.units) {
-            let slot = (granule - first) / granules;
-            let begins = (granule - first).is_multiple_of(granules) && slot < slots as usize;
-            ensure(unit, begins, "no live bit where no slot begins")?;
-            lives[slot / 64] |= 1 << (slot % 64);
-        }
         let (mut live, mut free) = (0, 0);
         for (index, word) in superblock.free.iter().enumerate() {
             let word = word.load(Relaxed);
-            let from = index as u32 * 64;
-            if from >= slots {
-                break;
-            }
-            let beyond = if slots - from < 64 { u64::MAX << (slots - from) } else { 0 };
-            ensure(unit, (word | returned.word(index)) & beyond == 0, "no bits beyond the slots")?;
-            let lives = lives[index];
+            let lives = self.live().among(first, index, layout.shift, STARTS[class][index]);
+            let bits = word | lives | returned.word(index);
+            ensure(unit, bits & !STARTS[class][index] == 0, "no bits where no slot begins")?;
             ensure(unit, word & lives == 0, "no slot both free and live")?;
             ensure(unit, returned.word(index) & !lives == 0, "no slot returned that is not live")?;
             ensure(unit, word == 0 || open >> index & 1 != 0, "the summary of free slots")?;
@@ -228,6 +216,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             live += lives.count_ones();
             free += word.count_ones();
         }
+        let all = self.live().count(unit, layout.units);
+        ensure(unit, all == live, "no live bit where no slot begins")?;
         ensure(unit, superblock.left.load(Relaxed) > 0, "frees until something is to be done")?;
         let slot = heap.checked_sub(1).and_then(|index| self.heaps().get(index as usize));
         if slot.is_none_or(|slot| !slot.is_current(class, unit)) {

@@ -9,7 +9,7 @@ use lock_api::RawMutex;
 use crate::error::BufferFreeError;
 use crate::heap::kept::Run;
 use crate::heap::slot::HeapSlot;
-use crate::pool::buffer_pool::BufferPool;
+use crate::pool::buffer_pool::{BufferPool, Found};
 use crate::pool::global::Global;
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{CLASSES, LAYOUTS, UNIT_GRANULES_SHIFT};
@@ -221,14 +221,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
     }
 
-    /// Returns a slot of a superblock that is another's.
+    /// Returns the slot at `granule` of a superblock that is another's.
     #[inline(always)]
-    pub(crate) fn free_remote(&self, index: u32, slot: u32, granule: usize) -> bool {
+    pub(crate) fn free_remote(&self, index: u32, granule: usize) -> bool {
         let superblock = &self.superblocks()[index as usize];
         if !self.live().has(granule) {
             return false;
         }
-        match superblock.return_slot(slot, self.returned_bits(index)) {
+        let position = self.position(index, granule);
+        match superblock.return_slot(position, self.returned_bits(index)) {
             Ok(None) => true,
             Ok(Some(owner)) => {
                 self.list_of(owner).push(self.superblocks(), index);
@@ -249,13 +250,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
         let address = block.addr().get();
         match self.find(address)? {
-            (index, Some(slot))
-                if self.free_remote(index, slot, self.cached_slot(address).granule) =>
-            {
+            (index, Found::Slot) if self.free_remote(index, self.cached_slot(address).granule) => {
                 Ok(())
             }
-            (_, Some(_)) => Err(BufferFreeError::NotAllocated { address }),
-            (index, None) => self.free_segment(index, address),
+            (_, Found::Slot) => Err(BufferFreeError::NotAllocated { address }),
+            (index, Found::Segment) => self.free_segment(index, address),
         }
     }
 

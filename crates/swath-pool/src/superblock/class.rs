@@ -8,6 +8,10 @@
 //! rotation, and the result is below the number of slots only if the offset is
 //! a multiple of the length: the division and the check for misaligned
 //! pointers are one (Granlund and Montgomery 1994, section 9).
+//!
+//! Only the check for misaligned pointers divides. A slot's bits stand at its **position**: the granule, of 16
+//! bytes, at which it begins, counted from the superblock's first. Above 128 bytes that number is divided
+//! by the greatest power of two that divides them all, so that a word has the bits of more slots.
 
 /// The unit in which superblocks and segments lie, as a power of two of bytes.
 pub const UNIT_SHIFT: u32 = 16;
@@ -22,8 +26,8 @@ pub const SLOT_BYTES_MIN: usize = 16;
 /// would hold more memory than a program with few such blocks uses.
 pub const SLOT_BYTES_MAX: usize = 32 << 10;
 
-/// Words of bits in a superblock at most; few for the model checker.
-pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
+/// Words of bits in a superblock; few for the model checker.
+pub(crate) const WORDS: usize = 1 << (UNIT_GRANULES_SHIFT - 6);
 
 /// Number of size classes.
 pub const CLASSES: usize = class_of(SLOT_BYTES_MAX) + 1;
@@ -54,6 +58,10 @@ pub(crate) struct SuperblockLayout {
     pub(crate) twos: u32,
     /// Units of a superblock.
     pub(crate) units: u32,
+    /// The power of two of granules between two positions.
+    pub(crate) shift: u32,
+    /// Slots that have their bits in one word at most.
+    pub(crate) in_word: u32,
 }
 
 /// The class of requests for `size` bytes, of at most [`SLOT_BYTES_MAX`].
@@ -82,11 +90,11 @@ pub(crate) const fn slot_at(offset: u32, inverse: u32, twos: u32) -> u32 {
     offset.wrapping_mul(inverse).rotate_right(twos)
 }
 
-/// The word in which a slot has its bit. Of a number beyond all slots, which only a record that was
+/// The word in which a position has its bit. Of one beyond all, which only a record that was
 /// overwritten has, it is some word.
 #[inline(always)]
-pub(crate) const fn word_of(slot: u32) -> usize {
-    (slot as usize / 64) & (WORDS - 1)
+pub(crate) const fn word_of(position: u32) -> usize {
+    (position as usize / 64) & (WORDS - 1)
 }
 
 const fn layout(class: usize) -> SuperblockLayout {
@@ -104,7 +112,19 @@ const fn layout(class: usize) -> SuperblockLayout {
         inverse = inverse.wrapping_mul(2_u32.wrapping_sub(odd.wrapping_mul(inverse)));
         step += 1;
     }
-    SuperblockLayout { size: size as u32, slots: slots as u32, inverse, twos, units: units as u32 }
+    let granules = size >> GRANULE_SHIFT;
+    let shift = if size <= 128 || granules == 0 { 0 } else { granules.trailing_zeros() };
+    let between = granules >> shift;
+    assert!(between * (slots - 1) < 64 * WORDS, "each slot has a position");
+    SuperblockLayout {
+        size: size as u32,
+        slots: slots as u32,
+        inverse,
+        twos,
+        units: units as u32,
+        shift,
+        in_word: if between == 0 { 64 } else { 64_usize.div_ceil(between) as u32 },
+    }
 }
 
 /// The layouts of all classes.
@@ -116,6 +136,39 @@ pub(crate) static LAYOUTS: [SuperblockLayout; CLASSES] = {
         class += 1;
     }
     layouts
+};
+
+/// For each class the words of a superblock all of whose slots are free: bits at the positions where slots begin.
+pub(crate) static STARTS: [[u64; WORDS]; CLASSES] = {
+    let mut starts = [[0; WORDS]; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        let SuperblockLayout { size, slots, .. } = LAYOUTS[class];
+        let mut slot = 0;
+        while slot < slots {
+            let position = (slot * size) >> (GRANULE_SHIFT + LAYOUTS[class].shift);
+            starts[class][word_of(position)] |= 1 << (position % 64);
+            slot += 1;
+        }
+        class += 1;
+    }
+    starts
+};
+
+/// For each class the words of [`STARTS`] that have bits.
+pub(crate) static OPEN: [u64; CLASSES] = {
+    let mut open = [0; CLASSES];
+    let (mut class, mut word) = (0, 0);
+    while class < CLASSES {
+        if STARTS[class][word] != 0 {
+            open[class] |= 1 << word;
+        }
+        word += 1;
+        if word == WORDS {
+            (class, word) = (class + 1, 0);
+        }
+    }
+    open
 };
 
 /// The class whose slots hold `size` bytes at a multiple of `align`, a power
@@ -194,14 +247,30 @@ mod unit {
         assert_eq!((class_for(SLOT_BYTES_MAX + 1, 16), class_for(usize::MAX, 16)), (None, None));
     }
 
-    /// Of slots beyond all words, too, it is a word that is there.
+    /// Of positions beyond all words, too, it is a word that is there.
     #[test]
-    fn every_slot_has_its_word() {
-        for slot in 0..64 * WORDS as u32 {
-            assert_eq!(word_of(slot), slot as usize / 64, "slot {slot}");
+    fn every_position_has_its_word() {
+        for position in 0..64 * WORDS as u32 {
+            assert_eq!(word_of(position), position as usize / 64, "position {position}");
         }
-        for slot in [64 * WORDS as u32, u32::MAX / 2, u32::MAX] {
-            assert!(word_of(slot) < WORDS, "slot {slot}");
+        for position in [64 * WORDS as u32, u32::MAX / 2, u32::MAX] {
+            assert!(word_of(position) < WORDS, "position {position}");
+        }
+    }
+
+    /// Each slot has a position of its own, from which the way back leads to where the slot begins.
+    #[test]
+    fn every_slot_has_its_position() {
+        for (class, layout) in LAYOUTS.iter().enumerate() {
+            let position = |slot: u32| slot * layout.size >> (GRANULE_SHIFT + layout.shift);
+            let has = |position: u32| STARTS[class][word_of(position)] >> (position % 64) & 1 != 0;
+            let starts: u32 = STARTS[class].iter().map(|word| word.count_ones()).sum();
+            assert_eq!(starts, layout.slots, "class {class}");
+            for slot in 0..layout.slots {
+                assert!(has(position(slot)), "slot {slot} of class {class}");
+                let back = position(slot) << (GRANULE_SHIFT + layout.shift);
+                assert_eq!(back, slot * layout.size, "slot {slot} of class {class}");
+            }
         }
     }
 }

@@ -54,37 +54,52 @@ impl<'m> LiveBits<'m> {
         word >> (granule % 64) & 1 != 0
     }
 
-    /// As [`has`](Self::has).
-    ///
-    /// # Safety
-    /// The granule lies in the arena.
-    #[inline(always)]
-    pub(crate) unsafe fn has_unchecked(self, granule: usize) -> bool {
-        // SAFETY: as the caller says.
-        unsafe { self.word_unchecked(granule) }.load(Relaxed) >> (granule % 64) & 1 != 0
-    }
-
     /// Sets a granule's bit, as the owner.
     #[cfg(test)]
     pub(crate) fn set(self, granule: usize) {
         self.word(granule).unwrap().fetch_or(1 << (granule % 64), Relaxed);
     }
 
-    /// Clears a granule's bit, as the owner, and returns true if it was set.
-    pub(crate) fn clear(self, granule: usize) -> bool {
-        let Some(word) = self.word(granule) else { return false };
-        let (bits, bit) = (word.load(Relaxed), 1 << (granule % 64));
-        word.store(bits & !bit, Relaxed);
-        bits & bit != 0
+    /// Those of `bits` that are live: the positions in word `index` of a superblock that begins at granule
+    /// `first`, and whose positions lie 2^`shift` granules apart.
+    #[inline]
+    pub(crate) fn among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
+        let first = first + (64 * index << shift);
+        if shift == 0 {
+            return self.word(first).map_or(0, |word| word.load(Relaxed)) & bits;
+        }
+        let (mut rest, mut live) = (bits, 0);
+        while rest != 0 {
+            let bit = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            live |= u64::from(self.has(first + (bit << shift))) << bit;
+        }
+        live
     }
 
-    /// The granules of `units` units from `first` on where a block in use begins.
-    pub(crate) fn granules(self, first: u32, units: u32) -> impl Iterator<Item = usize> {
-        let words = first as usize * LIVE_WORDS..(first + units) as usize * LIVE_WORDS;
-        words.flat_map(move |word| {
-            let live = self.word(64 * word).map_or(0, |word| word.load(Relaxed));
-            (0..64).filter(move |bit| live >> bit & 1 != 0).map(move |bit| 64 * word + bit)
-        })
+    /// Clears those of `bits` that are live, as the owner, and returns them; the rest as for
+    /// [`among`](Self::among).
+    pub(crate) fn clear_among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
+        let live = self.among(first, index, shift, bits);
+        let first = first + (64 * index << shift);
+        if shift == 0 {
+            self.clear(first, live);
+            return live;
+        }
+        let mut rest = live;
+        while rest != 0 {
+            let granule = first + ((rest.trailing_zeros() as usize) << shift);
+            self.clear(granule, 1 << (granule % 64));
+            rest &= rest - 1;
+        }
+        live
+    }
+
+    /// Clears bits of a granule's word, as the owner.
+    fn clear(self, granule: usize, bits: u64) {
+        if let Some(word) = self.word(granule) {
+            word.store(word.load(Relaxed) & !bits, Relaxed);
+        }
     }
 
     /// Blocks that begin in `units` units from `first` on.

@@ -5,7 +5,7 @@
 //! second says that it is **free** with its superblock. A slot that is neither is in the cache of the
 //! superblock's heap. Both are written by the superblock's owner alone. The third says that another thread
 //! has **returned** it, and is set by that thread and taken by the owner; until then the slot is live.
-//! Above free and returned there is a summary, one bit for a word of 64 slots or for two:
+//! Above free and returned there is a summary, one bit for a word of 64 positions or for two:
 //!
 //! ```text
 //!   owner:      open ──► free[0] free[1] …        plain loads and stores
@@ -13,7 +13,9 @@
 //! ```
 //!
 //! The live bits stand in a table by themselves, one for each 16 bytes of the arena: from an address to
-//! its bit it takes one shift, and where no block begins there is no bit.
+//! its bit it takes one shift, and where no block begins there is no bit. The bits of free and returned
+//! slots stand by position ([`class`](crate::superblock::class)): in a superblock of one unit they lie as
+//! the live ones do, so that slots come back and are collected by whole words.
 //!
 //! A thread that returns a slot sets its bit with one `fetch_or`; the old value
 //! tells a double free. If the word was empty, it sets the word's bit in
@@ -32,7 +34,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::superblock::atomic::{Shared32, Shared64};
-use crate::superblock::class::{GRANULE_SHIFT, LAYOUTS, SuperblockLayout, WORDS, slot_at, word_of};
+use crate::superblock::class::{LAYOUTS, OPEN, STARTS, SuperblockLayout, WORDS, slot_at, word_of};
 use crate::superblock::live::LiveBits;
 use crate::superblock::owner::Owner;
 
@@ -55,7 +57,9 @@ pub struct Superblock {
     pub(crate) inverse: AtomicU32,
     pub(crate) twos: AtomicU32,
     pub(crate) class: AtomicU8,
-    _beside: [u8; 3],
+    /// The power of two of granules between two positions.
+    shift: AtomicU8,
+    _beside: [u8; 2],
     /// Units of the superblock or segment.
     pub(crate) units: AtomicU32,
     /// The next superblock on the list of those with returned slots, plus one.
@@ -110,8 +114,8 @@ impl Returned {
     }
 
     #[inline]
-    pub(crate) fn has(&self, slot: u32) -> bool {
-        self.words[word_of(slot)].load(Relaxed) >> (slot % 64) & 1 != 0
+    pub(crate) fn has(&self, position: u32) -> bool {
+        self.words[word_of(position)].load(Relaxed) >> (position % 64) & 1 != 0
     }
 
     /// Pairs of words with bits, as a summary.
@@ -140,7 +144,8 @@ impl Superblock {
             inverse: AtomicU32::new(0),
             twos: AtomicU32::new(0),
             class: AtomicU8::new(0),
-            _beside: [0; 3],
+            shift: AtomicU8::new(0),
+            _beside: [0; 2],
             units: AtomicU32::new(0),
             link: Shared32::new(0),
             _apart: [0; 8],
@@ -214,8 +219,9 @@ impl Superblock {
     /// the class's. What is not on the way of nearly every call asks this before it believes any.
     pub(crate) fn class(&self) -> Option<usize> {
         let class = usize::from(self.class.load(Relaxed));
-        let SuperblockLayout { slots, inverse, twos, units, .. } = *LAYOUTS.get(class)?;
-        let whole = self.slots.load(Relaxed) == slots
+        let SuperblockLayout { slots, inverse, twos, units, shift, .. } = *LAYOUTS.get(class)?;
+        let whole = u32::from(self.shift.load(Relaxed)) == shift
+            && self.slots.load(Relaxed) == slots
             && self.inverse.load(Relaxed) == inverse
             && self.twos.load(Relaxed) == twos
             && self.units.load(Relaxed) == units;
@@ -234,45 +240,44 @@ impl Superblock {
     /// summary of returned slots stay: a list may still hold the unit from an
     /// earlier use.
     pub(crate) fn begin(&self, class: usize, owner: Owner) {
-        let SuperblockLayout { slots, inverse, twos, units, .. } = LAYOUTS[class];
+        let SuperblockLayout { slots, inverse, twos, units, shift, .. } = LAYOUTS[class];
         self.slots.store(slots, Relaxed);
         self.inverse.store(inverse, Relaxed);
         self.twos.store(twos, Relaxed);
         self.class.store(class as u8, Relaxed);
+        self.shift.store(shift as u8, Relaxed);
         self.units.store(units, Relaxed);
         self.left.store(0, Relaxed);
         self.mark.store(0, Relaxed);
         self.set_full(false);
-        let (whole, rest) = (slots as usize / 64, slots % 64);
-        for word in &self.free[..whole] {
-            word.store(u64::MAX, Relaxed);
+        for (word, &starts) in self.free.iter().zip(&STARTS[class]) {
+            word.store(starts, Relaxed);
         }
-        let mut open = (1_u64 << (whole % 64)).wrapping_sub(1);
-        if whole == 64 {
-            open = u64::MAX;
-        }
-        if rest != 0 {
-            self.free[whole].store((1 << rest) - 1, Relaxed);
-            open |= 1 << whole;
-        }
-        self.open.store(open, Relaxed);
+        self.open.store(OPEN[class], Relaxed);
         self.set_owner(owner);
+    }
+
+    /// The position of what begins so many granules after the superblock does.
+    #[inline(always)]
+    pub(crate) fn position(&self, granules: usize) -> u32 {
+        (granules >> self.shift()) as u32
+    }
+
+    /// The power of two of granules between two positions.
+    #[inline(always)]
+    pub(crate) fn shift(&self) -> u32 {
+        u32::from(self.shift.load(Relaxed)) % 32
     }
 
     /// Slots that are not free: those returned and not yet taken count.
     pub(crate) fn count_used(&self) -> u32 {
-        let slots = self.slots.load(Relaxed);
-        let words = &self.free[..(slots as usize).div_ceil(64).min(WORDS)];
-        let free: u32 = words.iter().map(|word| word.load(Relaxed).count_ones()).sum();
-        slots.saturating_sub(free)
+        let free: u32 = self.free.iter().map(|word| word.load(Relaxed).count_ones()).sum();
+        self.slots.load(Relaxed).saturating_sub(free)
     }
 
     /// Sets the summary and the count from the bits, as the owner.
     pub(crate) fn recount(&self) {
-        let words = (self.slots.load(Relaxed) as usize).div_ceil(64).min(WORDS);
-        let words = self.free[..words].iter().enumerate();
-        let open = words.fold(0, |bits, (i, word)| bits | u64::from(word.load(Relaxed) != 0) << i);
-        self.open.store(open, Relaxed);
+        self.open.store(summary(&self.free), Relaxed);
         self.set_used(self.count_used(), 0);
     }
 
@@ -286,14 +291,14 @@ impl Superblock {
         (self.state.load(Relaxed) >> 32) as u32
     }
 
-    /// Returns `slot`, which was live, from a thread that does not own it. With an owner comes
-    /// the right, and the duty, to push the superblock on his list.
+    /// Returns the slot at `position`, which was live, from a thread that does not own it. With an owner
+    /// comes the right, and the duty, to push the superblock on his list.
     pub(crate) fn return_slot(
         &self,
-        slot: u32,
+        position: u32,
         returned: &Returned,
     ) -> Result<Option<Owner>, Twice> {
-        let (index, bit) = (word_of(slot), 1_u64 << (slot % 64));
+        let (index, bit) = (word_of(position), 1_u64 << (position % 64));
         // What the user wrote comes before what the next user reads.
         let before = returned.words[index].fetch_or(bit, AcqRel);
         if before & bit != 0 {
@@ -312,13 +317,17 @@ impl Superblock {
         (self.state.fetch_and(u64::from(u32::MAX), AcqRel) >> 32) as u32
     }
 
-    /// Frees a slot that is neither free nor live, as the owner.
-    #[inline]
-    pub(crate) fn free_slot(&self, slot: u32) {
-        let word = &self.free[word_of(slot)];
-        word.store(word.load(Relaxed) | 1 << (slot % 64), Relaxed);
-        self.open.store(self.open.load(Relaxed) | 1 << word_of(slot), Relaxed);
-        self.left.store(self.left.load(Relaxed).wrapping_sub(1), Relaxed);
+    /// Frees the slot at `position`, which is neither free nor live, as the owner, and returns true if
+    /// something is to be done.
+    #[inline(always)]
+    pub(crate) fn free_slot(&self, position: u32) -> bool {
+        let index = word_of(position);
+        let word = &self.free[index];
+        word.store(word.load(Relaxed) | 1 << (position % 64), Relaxed);
+        self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
+        let left = self.left.load(Relaxed).wrapping_sub(1);
+        self.left.store(left, Relaxed);
+        left == 0
     }
 
     /// Collects the returned slots of the words in `summary`, as the owner; the superblock's live bits are
@@ -331,25 +340,20 @@ impl Superblock {
         first: usize,
     ) -> Collected {
         let mut taken = Collected::default();
-        let granules = self.granules();
+        // Of a record that was overwritten nothing is known.
+        let Some(class) = self.class() else { return taken };
         while summary != 0 {
             let pair = summary.trailing_zeros() as usize;
             summary &= summary - 1;
-            for index in [2 * pair, 2 * pair + 1] {
+            for index in [2 * pair % WORDS, (2 * pair + 1) % WORDS] {
                 // If one comes later, so does the bit of the summary.
                 if returned.words[index].load(Relaxed) == 0 {
                     continue;
                 }
-                let mut bits = returned.words[index].swap(0, Acquire);
-                let mut freed = 0;
-                while bits != 0 {
-                    let slot = index * 64 + bits.trailing_zeros() as usize;
-                    if live.clear(first + slot * granules) {
-                        freed |= bits & bits.wrapping_neg();
-                    } else {
-                        taken.twice += 1;
-                    }
-                    bits &= bits - 1;
+                let bits = returned.words[index].swap(0, Acquire) & STARTS[class][index];
+                let freed = live.clear_among(first, index, LAYOUTS[class].shift, bits);
+                if bits != freed {
+                    taken.twice += (bits & !freed).count_ones();
                 }
                 taken.slots += freed.count_ones();
                 self.free[index].store(self.free[index].load(Relaxed) | freed, Relaxed);
@@ -361,20 +365,11 @@ impl Superblock {
         taken
     }
 
-    /// Granules of a slot.
-    fn granules(&self) -> usize {
-        let class = usize::from(self.class.load(Relaxed));
-        LAYOUTS.get(class).map_or(0, |layout| (layout.size >> GRANULE_SHIFT) as usize)
-    }
-
     /// Makes all slots free that are not live: those that a heap which is gone had in its cache, too.
     pub(crate) fn free_all_but_live(&self, live: LiveBits<'_>, first: usize) {
-        let granules = self.granules();
-        let slots = (self.slots.load(Relaxed) as usize).min(64 * WORDS);
-        for (index, word) in self.free.iter().enumerate().take(slots.div_ceil(64)) {
-            let slots = 64 * index..slots.min(64 * index + 64);
-            let free = slots.filter(|slot| !live.has(first + slot * granules));
-            word.store(free.fold(0, |bits, slot| bits | 1 << (slot % 64)), Relaxed);
+        let Some(class) = self.class() else { return };
+        for (index, (word, &starts)) in self.free.iter().zip(&STARTS[class]).enumerate() {
+            word.store(starts & !live.among(first, index, self.shift(), starts), Relaxed);
         }
     }
 
@@ -386,6 +381,13 @@ impl Superblock {
         self.left.store((used as i32).wrapping_sub(mark as i32), Relaxed);
     }
 
+    /// Has no free slot: something is to be done at the first one that comes back.
+    pub(crate) fn fill(&self) {
+        self.set_full(true);
+        let slots = self.slots.load(Relaxed);
+        self.set_used(slots, slots.saturating_sub(1));
+    }
+
     /// Becomes, or stays, current: frees are not counted until all slots are taken.
     pub(crate) fn stop_count(&self) {
         self.left.store(i32::MAX, Relaxed);
@@ -395,6 +397,12 @@ impl Superblock {
     pub(crate) fn used(&self) -> i32 {
         self.left.load(Relaxed).wrapping_add(self.mark.load(Relaxed) as i32)
     }
+}
+
+/// The words that have bits.
+fn summary(words: &[Shared64; WORDS]) -> u64 {
+    let words = words.iter().enumerate();
+    words.fold(0, |bits, (i, word)| bits | u64::from(word.load(Relaxed) != 0) << i)
 }
 
 #[cfg(test)]
@@ -409,7 +417,7 @@ mod tests {
     use swath_arch::testing::Random;
 
     use super::*;
-    use crate::superblock::class::{CLASSES, SLOT_BYTES_MIN, UNIT_GRANULES_SHIFT};
+    use crate::superblock::class::{CLASSES, GRANULE_SHIFT, SLOT_BYTES_MIN, UNIT_GRANULES_SHIFT};
     use crate::superblock::live::Live;
 
     /// A record with bits in the words of `set`.
@@ -437,16 +445,21 @@ mod tests {
         }
     }
 
+    /// The position of a slot of a class.
+    fn position(class: usize, slot: u32) -> u32 {
+        slot * LAYOUTS[class].size >> (GRANULE_SHIFT + LAYOUTS[class].shift)
+    }
+
     /// A full word counts as one bit does, and a slot is found where its bit is.
     #[test]
     fn slots_are_counted_and_found_by_their_bits() {
         let returned = returned([3, 40]);
         returned.words[40].store(u64::MAX, Relaxed);
         assert_eq!((returned.count(), returned.summary()), (65, 1 << 1 | 1 << 20));
-        for slot in 0..64 * WORDS as u32 {
-            let set = slot == 3 * 64 + 21 || slot / 64 == 40;
-            assert_eq!(returned.has(slot), set, "slot {slot}");
-            assert_eq!(returned.word(slot as usize / 64) >> (slot % 64) & 1 != 0, set);
+        for position in 0..64 * WORDS as u32 {
+            let set = position == 3 * 64 + 21 || position / 64 == 40;
+            assert_eq!(returned.has(position), set, "position {position}");
+            assert_eq!(returned.word(position as usize / 64) >> (position % 64) & 1 != 0, set);
         }
     }
 
@@ -464,12 +477,16 @@ mod tests {
             let superblock = Superblock::new();
             superblock.state.store(5 << 32, Relaxed);
             superblock.begin(class, Owner::of(7, class));
-            let slots = layout.slots as usize;
-            let free: Vec<bool> = (0..64 * WORDS).map(|slot| slot < slots).collect();
+            let starts: BTreeSet<u32> =
+                (0..layout.slots).map(|slot| position(class, slot)).collect();
+            let free: Vec<bool> =
+                (0..64 * WORDS as u32).map(|position| starts.contains(&position)).collect();
             assert_eq!(bits(&superblock.free), free, "class {class}");
-            let words = (0..64).filter(|&word| 64 * word < slots);
-            let open = words.fold(0, |open, word| open | 1_u64 << word);
+            let open = starts.iter().fold(0, |open, position| open | 1_u64 << (position / 64));
             assert_eq!(superblock.open.load(Relaxed), open, "class {class}");
+            superblock.fill();
+            assert!(superblock.is_full() && superblock.used() == layout.slots as i32);
+            assert_eq!(superblock.left.load(Relaxed), 1, "class {class}");
             assert_eq!((superblock.class(), superblock.count_used()), (Some(class), 0));
             assert_eq!((superblock.owner(), superblock.queued()), (Owner::of(7, class), 5));
             for slot in [0, 1, layout.slots - 1] {
@@ -509,6 +526,8 @@ mod tests {
         assert_eq!(superblock.count_used(), u32::MAX - LAYOUTS[0].slots);
         superblock.recount();
         assert_eq!(superblock.open.load(Relaxed), u64::MAX);
+        superblock.shift.store(u8::MAX, Relaxed);
+        assert!(superblock.shift() < 32);
         superblock.slots.store(3, Relaxed);
         assert_eq!(superblock.count_used(), 0);
     }
@@ -571,7 +590,8 @@ mod tests {
             let (superblock, returned) = (Superblock::new(), Returned::new());
             let owner = Owner::of(3, class);
             superblock.begin(class, owner);
-            let SuperblockLayout { slots, size, .. } = LAYOUTS[class];
+            let layout = &LAYOUTS[class];
+            let SuperblockLayout { slots, size, .. } = *layout;
             // It begins at unit 1 of eight.
             const FIRST: usize = 1 << UNIT_GRANULES_SHIFT;
             let units: Vec<Live> = (0..8).map(|_| Live::new()).collect();
@@ -582,7 +602,10 @@ mod tests {
             for step in 0..500 {
                 let place = format!("class {class}, step {step}");
                 let slot = random.below(slots.into()) as u32;
-                let (index, bit) = (slot as usize / 64, 1_u64 << (slot % 64));
+                // Words and bits stand by position.
+                let at = |slot: u32| position(class, slot);
+                let pair = |slot: u32| at(slot) / 128;
+                let (index, bit) = (word_of(at(slot)), 1_u64 << (at(slot) % 64));
                 match random.below(16) {
                     0 => {
                         assert_eq!(superblock.leave_list(), queued, "{place}");
@@ -591,16 +614,17 @@ mod tests {
                         let names = queued & random.word() as u32;
                         superblock.set_used((used.len() + back.len()) as u32, 1);
                         let before = superblock.used();
-                        let named = |slot: &u32| names >> (slot / 128) & 1 != 0;
+                        let named = |slot: &u32| names >> pair(*slot) & 1 != 0;
                         let (taken, left) = back.into_iter().partition(named);
                         let (taken, left): (BTreeSet<u32>, BTreeSet<u32>) = (taken, left);
                         // A double free that met a return: the owner's bit is set already.
                         let twice = taken.iter().filter(|_| random.below(8) == 0);
                         let twice: BTreeSet<u32> = twice.copied().collect();
                         for slot in &twice {
-                            superblock.free[*slot as usize / 64]
-                                .fetch_or(1 << (slot % 64), Relaxed);
-                            assert!(live().clear(granule(*slot)));
+                            let (index, bit) = (word_of(at(*slot)), 1 << (at(*slot) % 64));
+                            superblock.free[index].fetch_or(bit, Relaxed);
+                            let cleared = live().clear_among(FIRST, index, layout.shift, bit);
+                            assert_eq!(cleared, bit);
                         }
                         let got = superblock.collect_slots(names, &returned, live(), FIRST);
                         let expected = (taken.len() - twice.len(), twice.len());
@@ -608,7 +632,7 @@ mod tests {
                         assert_eq!(superblock.used(), before - got.slots as i32, "{place}");
                         back = left;
                         // The rest is queued anew, as its threads would have done.
-                        let rest = back.iter().fold(0, |bits, slot| bits | 1_u64 << (slot / 128));
+                        let rest = back.iter().fold(0, |bits, slot| bits | 1_u64 << pair(*slot));
                         superblock.state.fetch_or(rest << 32, Relaxed);
                         queued = rest as u32;
                     }
@@ -618,16 +642,20 @@ mod tests {
                         used.insert(slot);
                     }
                     _ if live().has(granule(slot)) => {
-                        let first = !back.iter().any(|other| other / 64 == slot / 64);
+                        let first = !back.iter().any(|other| at(*other) / 64 == at(slot) / 64);
                         let expected = match used.remove(&slot) {
                             false => Err(Twice),
                             true if first && queued == 0 => Ok(Some(owner)),
                             true => Ok(None),
                         };
-                        assert_eq!(superblock.return_slot(slot, &returned), expected, "{place}");
+                        assert_eq!(
+                            superblock.return_slot(at(slot), &returned),
+                            expected,
+                            "{place}"
+                        );
                         if expected.is_ok() {
                             back.insert(slot);
-                            queued |= 1 << (slot / 128);
+                            queued |= 1 << pair(slot);
                         }
                     }
                     _ => assert!(!used.contains(&slot) && !back.contains(&slot), "{place}"),
@@ -637,12 +665,14 @@ mod tests {
                     assert_eq!(live().has(granule(slot)), lives, "{place}, slot {slot}");
                 }
                 assert_eq!(live().count(1, 7), (used.len() + back.len()) as u32, "{place}");
-                let free =
-                    |slot: u32| slot < slots && !used.contains(&slot) && !back.contains(&slot);
-                let free: Vec<bool> = (0..64 * WORDS as u32).map(free).collect();
+                let expected = |has: &dyn Fn(u32) -> bool| {
+                    let mut bits = std::vec![false; 64 * WORDS];
+                    (0..slots).for_each(|slot| bits[at(slot) as usize] = has(slot));
+                    bits
+                };
+                let free = expected(&|slot: u32| !used.contains(&slot) && !back.contains(&slot));
                 assert_eq!(bits(&superblock.free), free, "{place}");
-                let waits = |slot: u32| back.contains(&slot);
-                let waits: Vec<bool> = (0..64 * WORDS as u32).map(waits).collect();
+                let waits = expected(&|slot: u32| back.contains(&slot));
                 assert_eq!(bits(&returned.words), waits, "{place}");
                 assert_eq!((superblock.queued(), superblock.owner()), (queued, owner), "{place}");
                 let count = (used.len() + back.len()) as u32;
