@@ -208,7 +208,7 @@ pub(crate) unsafe fn free_or_null(block: *mut u8) {
         Freed::Done => {}
         Freed::Due => settle(block),
         // SAFETY: as the caller says, and nothing has changed.
-        Freed::No => unsafe { free_in_superblock(block) },
+        Freed::No => unsafe { free_quickly(block) },
     }
 }
 
@@ -224,9 +224,9 @@ extern "C" fn settle(block: *mut u8) {
 /// # Safety
 /// As for [`free_or_null`].
 #[inline(never)]
-unsafe extern "C" fn free_in_superblock(block: *mut u8) {
+unsafe extern "C" fn free_quickly(block: *mut u8) {
     // SAFETY: as the caller says.
-    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_in_superblock(block) };
+    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_quickly(block) };
     if !own_heap().is_some_and(freed) {
         // SAFETY: as the caller says, and nothing has changed.
         unsafe { free_slow(block) };

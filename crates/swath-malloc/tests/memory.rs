@@ -49,6 +49,6 @@ fn small_programs_stay_small() {
             continue;
         };
         println!("{}: {ours} bytes, {plain} with the C library's heap", program[0]);
-        assert!(ours <= plain / 10 * 14, "{program:?}: {ours} for {plain} bytes");
+        assert!(ours <= plain / 10 * 13, "{program:?}: {ours} for {plain} bytes");
     }
 }

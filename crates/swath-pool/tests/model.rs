@@ -165,18 +165,23 @@ fn an_emptied_word_is_passed() {
     arena.pool.check().unwrap();
 }
 
-/// The second one would lie in two pages of the system if it began right behind the first.
+/// The second one would lie in two pages of the system if it began right behind the first. What is
+/// longer than 1 MiB is cut, a shorter one serves those of its length.
 #[test]
 fn kept_segments_lie_in_few_pages() {
     CROWDED.set(true);
     let arena = arena(64, 1, BufferOptions::default());
     let mut heap = arena.pool.attach().unwrap();
-    let long = heap.allocate(8 * UNIT_BYTES, 4 * UNIT_BYTES).unwrap();
+    let long = heap.allocate(20 * UNIT_BYTES, 4 * UNIT_BYTES).unwrap();
     // SAFETY: not used after.
     unsafe { heap.free(long).unwrap() };
     let unit_of = |block: NonNull<u8>| (block.addr().get() - long.addr().get()) / UNIT_BYTES;
-    let blocks = [3, 3, 1].map(|units| unit_of(heap.allocate(units * UNIT_BYTES, 16).unwrap()));
-    assert_eq!(blocks, [0, 4, 3]);
+    let blocks = [3, 3, 1].map(|units| heap.allocate(units * UNIT_BYTES, 16).unwrap());
+    assert_eq!(blocks.map(unit_of), [0, 4, 3]);
+    // SAFETY: as above.
+    blocks.into_iter().for_each(|block| unsafe { heap.free(block).unwrap() });
+    let again = [1, 3, 3].map(|units| heap.allocate(units * UNIT_BYTES, 16).unwrap());
+    assert_eq!(again.map(unit_of), [3, 4, 0], "the last one first");
     arena.pool.check().unwrap();
 }
 

@@ -14,7 +14,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU16;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MIN, TABLE_BYTES_MAX, class_of};
+use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, class_of};
 use crate::superblock::owner::Owner;
 
 /// Entries of a class at most; few for the model checker.
@@ -48,10 +48,10 @@ struct Place {
 const fn entries_of(class: usize) -> usize {
     let entries = match LAYOUTS[class].size {
         0..=128 => 160,
-        129..=512 => 48,
+        129..=512 => 40,
         513..=2048 => 16,
-        2049..=8192 => 10,
-        _ => 8,
+        2049..=8192 => 18,
+        _ => 12,
     };
     if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
 }
@@ -75,9 +75,9 @@ fn place(class: usize, index: usize) -> u16 {
     PLACES[class].below + ((index + 1) * ENTRY_BYTES) as u16
 }
 
-/// The classes of short requests by their granules: so that what no flipped bit may change lies in no heap.
-static SHORT: [u8; TABLE_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
-    let mut table = [0; TABLE_BYTES_MAX / SLOT_BYTES_MIN + 1];
+/// The classes of requests by their granules: so that what no flipped bit may change lies in no heap.
+static SHORT: [u8; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
+    let mut table = [0; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1];
     let mut granules = 0;
     while granules < table.len() {
         table[granules] = class_of(granules * SLOT_BYTES_MIN) as u8;
@@ -86,10 +86,10 @@ static SHORT: [u8; TABLE_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
     table
 };
 
-/// The class of a request for `size` bytes at a multiple of 16, if it is short.
+/// The class of a request for `size` bytes at a multiple of 16, if slots are so long.
 #[inline(always)]
 pub(crate) fn short_class(size: usize) -> Option<u8> {
-    if size > TABLE_BYTES_MAX { None } else { Some(SHORT[size.div_ceil(SLOT_BYTES_MIN)]) }
+    if size > SLOT_BYTES_MAX { None } else { Some(SHORT[size.div_ceil(SLOT_BYTES_MIN)]) }
 }
 
 /// A slot in a cache.

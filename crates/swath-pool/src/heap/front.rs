@@ -113,12 +113,11 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     ) -> Freed {
         // SAFETY: as the caller says.
         let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
-        let live = word.load(Relaxed);
-        let rest = live & !(1 << (slot.granule % 64));
-        if rest == live {
+        let (live, bit) = (word.load(Relaxed), slot.granule % 64);
+        if live >> bit & 1 == 0 {
             return Freed::No;
         }
-        word.store(rest, Relaxed);
+        word.store(live & !(1 << bit), Relaxed);
         if self.slot().caches.push(class, slot) {
             return Freed::Done;
         }

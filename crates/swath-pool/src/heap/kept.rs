@@ -2,9 +2,10 @@
 //! and each free would take the pool's lock, and the lines under it would go from processor
 //! to processor.
 //!
-//! While no thread has to wait for the lock, heaps keep nothing: what is free serves all.
+//! Segments up to 1 MiB are kept always ([`short`](crate::heap::short)); longer ones only
+//! once a thread had to wait for the lock: until then what is free serves all.
 //!
-//! A few runs of units, each one word. Only the heap's thread adds runs; it takes them out by a swap,
+//! Of these a few runs of units, each one word. Only the heap's thread adds runs; it takes them out by a swap,
 //! as does a thread that gathers memory (for a purge, or a request that finds none):
 //!
 //! ```text
@@ -16,6 +17,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
+use crate::heap::short::ShortRuns;
 use crate::superblock::atomic::Shared64;
 
 /// Runs that a heap keeps: one cache line of them.
@@ -70,37 +72,45 @@ impl Run {
 
 /// The runs of one heap.
 ///
-/// Invariants: no unit is in two runs, of this heap or of another; no two runs of a heap are
+/// Invariants: no unit is in two runs, of this heap or of another; no two long runs of a heap are
 /// neighbours; nothing else uses a run's units, which are in use for the source.
-pub(crate) struct Kept([Shared64; RUNS]);
+pub(crate) struct Kept {
+    runs: [Shared64; RUNS],
+    /// Short ones, kept always.
+    pub(crate) short: ShortRuns,
+}
 
 impl Kept {
     pub(crate) fn new() -> Self {
-        Self(core::array::from_fn(|_| Shared64::new(0)))
+        Self { runs: core::array::from_fn(|_| Shared64::new(0)), short: ShortRuns::new() }
     }
 
     pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
-        self.0.iter().filter_map(|word| Run::of(word.load(Relaxed)))
+        self.long().chain(self.short.runs())
+    }
+
+    fn long(&self) -> impl Iterator<Item = Run> {
+        self.runs.iter().filter_map(|word| Run::of(word.load(Relaxed)))
     }
 
     /// Returns true if a word was overwritten: its units stay in use, and the word as it is.
     pub(crate) fn is_overwritten(&self) -> bool {
-        let mut words = self.0.iter().map(|word| word.load(Relaxed));
-        words.any(|word| word != 0 && Run::of(word).is_none())
+        let mut words = self.runs.iter().map(|word| word.load(Relaxed));
+        words.any(|word| word != 0 && Run::of(word).is_none()) || self.short.is_overwritten()
     }
 
     /// Takes all runs out.
     pub(crate) fn gather(&self) -> impl Iterator<Item = Run> {
-        let held = self.0.iter().filter(|word| Run::of(word.load(Relaxed)).is_some());
+        let held = self.runs.iter().filter(|word| Run::of(word.load(Relaxed)).is_some());
         // What the units' last user wrote comes before what the next one reads.
-        held.filter_map(|word| Run::of(word.swap(0, AcqRel)))
+        held.filter_map(|word| Run::of(word.swap(0, AcqRel))).chain(self.short.gather())
     }
 
     /// As the owner: units for a segment, if some run has them; the rest of the run stays, or is
     /// `left`'s. The shortest run that serves is taken.
     pub(crate) fn take(&self, units: u32, page: u32, mut left: impl FnMut(Run)) -> Option<u32> {
         let fits = |run: &Run| run.place(units, page).is_some();
-        let runs = self.0.iter().filter_map(|word| Some((word, Run::of(word.load(Relaxed))?)));
+        let runs = self.runs.iter().filter_map(|word| Some((word, Run::of(word.load(Relaxed))?)));
         let (word, _) = runs.filter(|(_, run)| fits(run)).min_by_key(|(_, run)| run.units)?;
         // Gathered meanwhile, perhaps.
         let run = Run::of(word.swap(0, AcqRel))?;
@@ -114,7 +124,7 @@ impl Kept {
 
     /// As the owner: keeps a run with its neighbours; what there is no room for is `left`'s.
     pub(crate) fn keep(&self, mut run: Run, mut left: impl FnMut(Run)) {
-        for word in &self.0 {
+        for word in &self.runs {
             let near = |other: Run| other.end() == run.first || run.end() == other.first;
             if !Run::of(word.load(Relaxed)).is_some_and(near) {
                 continue;
@@ -128,8 +138,8 @@ impl Kept {
     }
 
     fn put(&self, run: Run, left: &mut impl FnMut(Run)) {
-        let held: u32 = self.runs().map(|run| run.units).sum();
-        match self.0.iter().find(|word| word.load(Relaxed) == 0) {
+        let held: u32 = self.long().map(|run| run.units).sum();
+        match self.runs.iter().find(|word| word.load(Relaxed) == 0) {
             // Only the owner fills a word.
             Some(word) if held + run.units <= UNITS_MAX => word.store(run.word(), Release),
             _ => left(run),

@@ -175,10 +175,13 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     }
 
     /// Allocates `size` bytes at a multiple of 16, if the cache or the current superblock of their
-    /// class has a slot. Else nothing has changed.
+    /// class has a slot, or the heap has kept a segment of that length. Else nothing has changed.
     #[inline(never)]
     pub fn allocate_current(&mut self, size: usize) -> Option<NonNull<u8>> {
-        self.take_or_refill(class_for(size, SLOT_BYTES_MIN)?)
+        match class_for(size, SLOT_BYTES_MIN) {
+            Some(class) => self.take_or_refill(class),
+            None => self.take_short_segment(size),
+        }
     }
 
     #[inline]
@@ -300,7 +303,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         // SAFETY: as the caller says.
         match unsafe { self.front().free(block.as_ptr()) } {
             Freed::Done => Ok(()),
-            Freed::Due => self.settle(block),
+            Freed::Due => {
+                self.settle(block);
+                Ok(())
+            }
             // SAFETY: as the caller says.
             Freed::No => unsafe { self.free_slowly(block) },
         }
@@ -308,37 +314,41 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     #[inline(never)]
     unsafe fn free_slowly(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
-        // SAFETY: as the caller says.
-        if unsafe { self.free_in_superblock(block.as_ptr()) } {
-            return Ok(());
-        }
-        self.free_other(block.addr().get())
+        let address = block.addr().get();
+        if self.free_found(address) { Ok(()) } else { self.free_other(address) }
     }
 
-    /// Frees `block` and returns true, if it is a block in use in the first unit of a superblock:
-    /// one of another heap, or one of this heap that has returned slots to collect. Else
-    /// nothing has changed. Any pointer may be tried.
+    /// Frees `block` and returns true, if it is a block in use of a superblock, or a segment that the
+    /// heap keeps. Else nothing has changed. Any pointer may be tried.
     ///
     /// # Safety
     /// As for [`Front::free`].
     #[inline(never)]
-    pub unsafe fn free_in_superblock(&mut self, block: *mut u8) -> bool {
-        let cached = self.pool.cached_slot(block.addr());
-        let Some((index, _)) = self.pool.superblock_of(cached.granule) else { return false };
-        self.free_slot(index, cached)
+    pub unsafe fn free_quickly(&mut self, block: *mut u8) -> bool {
+        self.free_found(block.addr())
+    }
+
+    #[inline(always)]
+    fn free_found(&self, address: usize) -> bool {
+        let cached = self.pool.cached_slot(address);
+        match self.pool.first_of(cached.granule) {
+            Some((index, superblock)) => self.free_slot(index, superblock, cached),
+            None => self.keep_short_segment(cached.granule),
+        }
     }
 
     /// Frees a slot of superblock `index`, and returns true, if one in use begins there.
     #[inline(always)]
-    fn free_slot(&self, index: u32, cached: CachedSlot) -> bool {
-        let superblock = &self.pool.superblocks()[index as usize];
+    fn free_slot(&self, index: u32, superblock: &Superblock, cached: CachedSlot) -> bool {
         let owner = superblock.owner();
         // Overwritten, the owner word is no heap's: then it comes back as another's would.
         if u64::from(owner.0) != self.slot.caches.owner(owner.class()) {
-            return self.pool.free_remote(index, cached.granule);
+            return self.pool.free_remote(index, superblock, cached.granule);
         }
         let within = cached.granule.wrapping_sub((index as usize) << UNIT_GRANULES_SHIFT);
-        if self.pool.returned_bits(index).has(superblock.position(within)) {
+        if superblock.queued() != 0
+            && self.pool.returned_bits(index).has(superblock.position(within))
+        {
             return false;
         }
         // SAFETY: it lies in a superblock.
@@ -353,28 +363,23 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[cold]
     #[inline(never)]
     fn free_other(&mut self, address: usize) -> Result<(), BufferFreeError> {
-        let cached = self.pool.cached_slot(address);
         match self.pool.find(address)? {
-            (index, Found::Slot) if self.free_slot(index, cached) => Ok(()),
+            // Else it would have been free by now.
             (_, Found::Slot) => Err(BufferFreeError::NotAllocated { address }),
             (index, Found::Segment) => self.free_segment(index, address),
         }
     }
 
     /// Does with the superblock of `block`, which was just freed, what is to be done.
-    ///
-    /// # Errors
-    /// None.
     #[cold]
     #[inline(never)]
-    pub fn settle(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
+    pub fn settle(&mut self, block: NonNull<u8>) {
         let granule = self.pool.cached_slot(block.addr().get()).granule;
         if let Some((index, superblock)) = self.pool.first_of(granule)
             && self.owns(superblock)
         {
             self.at_mark(index);
         }
-        Ok(())
     }
 
     /// Makes the slots in all caches free with their superblocks.

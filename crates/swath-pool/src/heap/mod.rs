@@ -6,4 +6,5 @@ pub(crate) mod front;
 pub(crate) mod kept;
 pub(crate) mod local;
 pub(crate) mod segment;
+pub(crate) mod short;
 pub(crate) mod slot;

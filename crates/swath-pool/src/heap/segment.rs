@@ -12,7 +12,7 @@ use crate::heap::local::LocalHeap;
 use crate::pool::buffer_pool::{BufferPool, Found};
 use crate::pool::global::Global;
 use crate::source::segment_source::{Placement, SegmentSource};
-use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, class_for};
+use crate::superblock::class::{UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT, class_for};
 use crate::superblock::owner::Owner;
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
@@ -166,6 +166,11 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         size: usize,
         align: usize,
     ) -> Option<(NonNull<u8>, bool)> {
+        if align <= UNIT_BYTES
+            && let Some(block) = self.take_short_segment(size)
+        {
+            return Some((block, false));
+        }
         let pool = self.pool();
         if align <= UNIT_BYTES
             && pool.guard_units() == 0
@@ -177,6 +182,36 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
             return Some((pool.unit_start(first), false));
         }
         pool.allocate_segment(size, align)
+    }
+
+    /// Takes a short segment for `size` bytes of those that the heap kept.
+    #[inline]
+    pub(crate) fn take_short_segment(&self, size: usize) -> Option<NonNull<u8>> {
+        let pool = self.pool();
+        // None of those with guards was kept.
+        let units = u32::try_from(size.max(1).div_ceil(UNIT_BYTES)).ok()?;
+        let first = self.slot.kept.short.take(units)?;
+        pool.superblocks().get(first as usize)?.begin_segment(units);
+        Some(pool.unit_start(first))
+    }
+
+    /// Ends the segment that begins at `granule`, keeps its units and returns true, if it is a short one for
+    /// which there is room. Else nothing has changed; any granule may be tried.
+    #[inline]
+    pub(crate) fn keep_short_segment(&self, granule: usize) -> bool {
+        let (pool, short) = (self.pool(), &self.slot.kept.short);
+        let first = granule >> UNIT_GRANULES_SHIFT;
+        let Some(superblock) = pool.superblocks().get(first) else { return false };
+        if !granule.is_multiple_of(1 << UNIT_GRANULES_SHIFT)
+            || superblock.owner() != Owner::SEGMENT
+            || pool.guard_units() != 0
+        {
+            return false;
+        }
+        let room = superblock.segment_units().and_then(|units| short.room(units));
+        let Some(room) = room.filter(|_| superblock.end_segment().is_some()) else { return false };
+        short.keep(first as u32, room);
+        true
     }
 
     /// Frees the segment that begins at unit `index`, and keeps its units for the next ones.

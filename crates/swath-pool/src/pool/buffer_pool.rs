@@ -274,25 +274,19 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         unsafe { Self::cached_slot_of(self, address) }
     }
 
-    /// Returns the superblock in whose first unit a granule lies, with its number.
-    #[inline(always)]
-    pub(crate) fn superblock_of(&self, granule: usize) -> Option<(u32, &'m Superblock)> {
-        // SAFETY: the pool is there.
-        let superblock = unsafe { Self::superblock_at(self, granule) }?;
-        let unit = granule >> UNIT_GRANULES_SHIFT;
-        superblock.owner().is_superblock().then_some((unit as u32, superblock))
-    }
-
     /// Returns the superblock in which a granule lies, with its number.
     #[inline(always)]
     pub(crate) fn first_of(&self, granule: usize) -> Option<(u32, &'m Superblock)> {
-        let mut unit = granule >> UNIT_GRANULES_SHIFT;
-        let mut superblock = self.tables.superblocks.get(unit)?;
-        if let Role::Inner(distance) = superblock.owner().role() {
-            unit = unit.checked_sub(distance as usize)?;
-            superblock = &self.tables.superblocks[unit];
+        let unit = granule >> UNIT_GRANULES_SHIFT;
+        let superblock = self.tables.superblocks.get(unit)?;
+        let owner = superblock.owner();
+        if owner.is_superblock() {
+            return Some((unit as u32, superblock));
         }
-        superblock.owner().is_superblock().then_some((unit as u32, superblock))
+        let Role::Inner(distance) = owner.role() else { return None };
+        let first = unit.checked_sub(distance as usize)?;
+        let superblock = &self.tables.superblocks[first];
+        superblock.owner().is_superblock().then_some((first as u32, superblock))
     }
 
     /// Returns the position in superblock `index` of what begins at a granule of it.

@@ -15,6 +15,7 @@ use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{CLASSES, LAYOUTS, UNIT_GRANULES_SHIFT};
 use crate::superblock::list::ReturnList;
 use crate::superblock::owner::{Owner, Role};
+use crate::superblock::record::Superblock;
 
 /// The number of the global heap as an owner.
 const GLOBAL: u32 = 0;
@@ -223,12 +224,12 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// Returns the slot at `granule` of a superblock that is another's.
     #[inline(always)]
-    pub(crate) fn free_remote(&self, index: u32, granule: usize) -> bool {
-        let superblock = &self.superblocks()[index as usize];
+    pub(crate) fn free_remote(&self, index: u32, superblock: &Superblock, granule: usize) -> bool {
         if !self.live().has(granule) {
             return false;
         }
-        let position = self.position(index, granule);
+        let first = (index as usize) << UNIT_GRANULES_SHIFT;
+        let position = superblock.position(granule.wrapping_sub(first));
         match superblock.return_slot(position, self.returned_bits(index)) {
             Ok(None) => true,
             Ok(Some(owner)) => {
@@ -250,10 +251,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
         let address = block.addr().get();
         match self.find(address)? {
-            (index, Found::Slot) if self.free_remote(index, self.cached_slot(address).granule) => {
-                Ok(())
+            (index, Found::Slot) => {
+                let superblock = &self.superblocks()[index as usize];
+                let freed = self.free_remote(index, superblock, self.cached_slot(address).granule);
+                if freed { Ok(()) } else { Err(BufferFreeError::NotAllocated { address }) }
             }
-            (_, Found::Slot) => Err(BufferFreeError::NotAllocated { address }),
             (index, Found::Segment) => self.free_segment(index, address),
         }
     }

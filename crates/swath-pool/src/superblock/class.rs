@@ -42,9 +42,6 @@ pub(crate) const UNIT_GRANULES_SHIFT: u32 = UNIT_SHIFT - GRANULE_SHIFT;
 /// Number of slots in a superblock at least.
 const SLOTS_MIN: usize = 8;
 
-/// Bytes of the largest request whose class a table holds.
-pub(crate) const TABLE_BYTES_MAX: usize = 1024;
-
 /// The layout of the superblocks of one class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SuperblockLayout {

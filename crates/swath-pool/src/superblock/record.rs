@@ -322,9 +322,11 @@ impl Superblock {
     #[inline(always)]
     pub(crate) fn free_slot(&self, position: u32) -> bool {
         let index = word_of(position);
-        let word = &self.free[index];
-        word.store(word.load(Relaxed) | 1 << (position % 64), Relaxed);
-        self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
+        let free = self.free[index].load(Relaxed);
+        self.free[index].store(free | 1 << (position % 64), Relaxed);
+        if free == 0 {
+            self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
+        }
         let left = self.left.load(Relaxed).wrapping_sub(1);
         self.left.store(left, Relaxed);
         left == 0

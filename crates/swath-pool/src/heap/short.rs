@@ -1,0 +1,196 @@
+//! Short segments that a heap keeps after their free, by their length: the next one of that length is taken
+//! without a lock or a search.
+//!
+//! A stack of runs for each length. Only the heap's thread adds runs; a thread that gathers memory takes them
+//! all out, and the heap finds the words empty:
+//!
+//! ```text
+//!   owner: keep ──► store into the word above the top      take ──► swap the top with 0
+//!   others:                                              gather ──► swap all with 0
+//! ```
+//!
+//! For the source these units are in use. No flipped bit does harm: a word has its number twice, a top leads
+//! to some word of the same length.
+
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use core::sync::atomic::{AtomicU8, AtomicU32};
+
+use crate::heap::kept::Run;
+use crate::superblock::atomic::{Shared32, Shared64};
+
+/// Units of the longest segment that is kept here: 1 MiB.
+const LENGTHS: usize = if cfg!(loom) { 2 } else { 16 };
+/// Runs of one length.
+const RUNS: usize = if cfg!(loom) { 2 } else { 32 };
+/// Units of all runs, 4 MiB.
+const UNITS_MAX: u32 = 64;
+
+/// The short runs of one heap.
+///
+/// Invariants: as of [`Kept`](crate::heap::kept::Kept), but that neighbours are not joined.
+pub(crate) struct ShortRuns {
+    words: [[Shared64; RUNS]; LENGTHS],
+    /// Places below which words may be filled, for each length.
+    tops: [AtomicU8; LENGTHS],
+    /// Units of all runs; more than there are once some were gathered.
+    held: AtomicU32,
+    /// 1 if runs were gathered since the owner counted.
+    gathered: Shared32,
+}
+
+/// Room for one run.
+pub(crate) struct Room<'k> {
+    word: &'k Shared64,
+    top: &'k AtomicU8,
+    place: u8,
+    /// Units of all runs with it.
+    held: u32,
+}
+
+/// A unit's number and its complement.
+fn word(first: u32) -> u64 {
+    u64::from(!first) << 32 | u64::from(first)
+}
+
+/// The unit in a word; none in an empty one, nor in one that was overwritten.
+fn first(word: u64) -> Option<u32> {
+    ((word >> 32) as u32 == !(word as u32)).then_some(word as u32)
+}
+
+impl ShortRuns {
+    pub(crate) fn new() -> Self {
+        Self {
+            words: core::array::from_fn(|_| core::array::from_fn(|_| Shared64::new(0))),
+            tops: [const { AtomicU8::new(0) }; LENGTHS],
+            held: AtomicU32::new(0),
+            gathered: Shared32::new(0),
+        }
+    }
+
+    /// The words that are not empty, with the units of their runs.
+    fn filled(&self) -> impl Iterator<Item = (&Shared64, u32)> {
+        let lengths = self.words.iter().zip(1..);
+        let all = lengths.flat_map(|(words, units)| words.iter().map(move |word| (word, units)));
+        all.filter(|(word, _)| word.load(Relaxed) != 0)
+    }
+
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
+        self.filled()
+            .filter_map(|(word, units)| Some(Run { first: first(word.load(Relaxed))?, units }))
+    }
+
+    /// Returns true if a word was overwritten: its units stay in use, and the word as it is.
+    pub(crate) fn is_overwritten(&self) -> bool {
+        self.filled().any(|(word, _)| first(word.load(Relaxed)).is_none())
+    }
+
+    /// Takes all runs out.
+    pub(crate) fn gather(&self) -> impl Iterator<Item = Run> {
+        self.gathered.store(1, Release);
+        let held = self.filled().filter(|(word, _)| first(word.load(Relaxed)).is_some());
+        // What the units' last user wrote comes before what the next one reads.
+        held.filter_map(|(word, units)| Some(Run { first: first(word.swap(0, AcqRel))?, units }))
+    }
+
+    /// As the owner: takes the run of so many units that came last.
+    #[inline]
+    pub(crate) fn take(&self, units: u32) -> Option<u32> {
+        let length = (units as usize).wrapping_sub(1);
+        let (words, top) = (self.words.get(length)?, self.tops.get(length)?);
+        let below = top.load(Relaxed).checked_sub(1)?;
+        top.store(below, Relaxed);
+        self.held.store(self.held.load(Relaxed).wrapping_sub(units), Relaxed);
+        // Gathered meanwhile, perhaps.
+        first(words.get(usize::from(below))?.swap(0, AcqRel))
+    }
+
+    /// As the owner: room for a run of so many units.
+    #[inline]
+    pub(crate) fn room(&self, units: u32) -> Option<Room<'_>> {
+        match self.room_now(units) {
+            None if self.count() => self.room_now(units),
+            room => room,
+        }
+    }
+
+    #[inline(always)]
+    fn room_now(&self, units: u32) -> Option<Room<'_>> {
+        let length = (units as usize).wrapping_sub(1);
+        let (words, top) = (self.words.get(length)?, self.tops.get(length)?);
+        let place = top.load(Relaxed);
+        let word = words.get(usize::from(place))?;
+        let held = self.held.load(Relaxed).wrapping_add(units);
+        (word.load(Relaxed) == 0 && held <= UNITS_MAX).then_some(Room { word, top, place, held })
+    }
+
+    /// As the owner: keeps the run that begins at unit `first`, of the units that the room is for.
+    #[inline]
+    pub(crate) fn keep(&self, first: u32, room: Room<'_>) {
+        room.word.store(word(first), Release);
+        room.top.store(room.place.wrapping_add(1), Relaxed);
+        self.held.store(room.held, Relaxed);
+    }
+
+    /// Counts anew, if runs were gathered, and returns true then.
+    #[cold]
+    #[inline(never)]
+    fn count(&self) -> bool {
+        if self.gathered.load(Relaxed) == 0 {
+            return false;
+        }
+        // Before the words are read: what is taken later is said later, too.
+        self.gathered.swap(0, AcqRel);
+        for (words, top) in self.words.iter().zip(&self.tops) {
+            let filled = words.iter().rposition(|word| word.load(Relaxed) != 0);
+            top.store(filled.map_or(0, |place| place as u8 + 1), Relaxed);
+        }
+        self.held.store(self.filled().map(|(_, units)| units).sum(), Relaxed);
+        true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn the_last_of_a_length_comes_first_until_all_are_gathered() {
+        let short = ShortRuns::new();
+        let keep = |first, units| {
+            let room = short.room(units);
+            room.map(|room| short.keep(first, room)).is_some()
+        };
+        assert!((0..32).all(|run| keep(run, 1)) && !keep(32, 1), "thirty-two of a length");
+        assert!((0..2).all(|run| keep(100 + 16 * run, 16)) && !keep(200, 16), "4 MiB in all");
+        assert!(!keep(300, 17) && !keep(300, 0), "no such length");
+        assert_eq!((short.take(1), short.take(16)), (Some(31), Some(116)));
+        assert_eq!((short.take(2), short.take(0), short.take(17)), (None, None, None));
+        let all: Vec<Run> = short.gather().collect();
+        assert_eq!((all.len(), short.runs().count()), (32, 0));
+        assert_eq!(short.take(1), None);
+        assert!(keep(7, 1), "above the empty ones");
+        assert!((0..3).all(|run| keep(16 * run, 16)), "counted anew");
+        assert_eq!((short.take(1), short.take(1)), (Some(7), None));
+    }
+
+    #[test]
+    fn a_flipped_bit_leaves_no_run_of_other_units() {
+        for unit in [0, 1, 77, u32::MAX] {
+            assert_eq!(first(word(unit)), Some(unit));
+            assert!((0..64).all(|bit| first(word(unit) ^ 1 << bit).is_none()), "unit {unit}");
+        }
+        assert_eq!(first(0), None);
+        for bit in 0..8 {
+            let short = ShortRuns::new();
+            (1..4).for_each(|first| short.keep(first, short.room(1).unwrap()));
+            short.tops[0].fetch_xor(1 << bit, Relaxed);
+            let mut taken: Vec<u32> = (0..300).filter_map(|_| short.take(1)).collect();
+            taken.extend(short.gather().map(|run| run.first));
+            taken.sort_unstable();
+            assert_eq!(taken, [1, 2, 3], "bit {bit}");
+        }
+    }
+}
