@@ -206,9 +206,22 @@ pub(crate) unsafe fn free_or_null(block: *mut u8) {
     // SAFETY: as the caller says.
     match unsafe { own_front().free(block) } {
         Freed::Done => {}
-        Freed::Due => settle(block),
+        // SAFETY: the front says so.
+        Freed::Full => unsafe { put_back(block) },
         // SAFETY: as the caller says, and nothing has changed.
         Freed::No => unsafe { free_quickly(block) },
+    }
+}
+
+/// The cache is full without `block`, which was just freed.
+///
+/// # Safety
+/// The thread's front has just said so.
+#[inline(never)]
+unsafe extern "C" fn put_back(block: *mut u8) {
+    // SAFETY: as the caller says.
+    if unsafe { own_front().put_back(block) } {
+        settle(block);
     }
 }
 
@@ -216,7 +229,7 @@ pub(crate) unsafe fn free_or_null(block: *mut u8) {
 #[cold]
 #[inline(never)]
 extern "C" fn settle(block: *mut u8) {
-    if let (Some(mut heap), Some(block)) = (own_heap(), NonNull::new(block)) {
+    if let (Some(heap), Some(block)) = (own_heap(), NonNull::new(block)) {
         heap.settle(block);
     }
 }

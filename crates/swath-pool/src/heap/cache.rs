@@ -2,7 +2,7 @@
 //!
 //! A cached slot is neither live nor free. To allocate is to take the top one and set its live bit; to
 //! free is to clear that bit and put the slot on top. Nothing else is counted or written, so that a
-//! superblock knows of a slot only when a cache is refilled or flushed.
+//! superblock knows of a slot only when an empty cache is refilled, or a full one lets it through.
 //!
 //! An entry stands as two numbers, of granule and address, which say the same: no flipped bit of either is
 //! believed. Of a third word only the highest two places of a class have anything, the mark that the

@@ -12,7 +12,6 @@ use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::UNIT_GRANULES_SHIFT;
 use crate::superblock::owner::Owner;
-use crate::superblock::record::Superblock;
 
 /// The caches of a heap, without the rest of it: serves what they have, and takes what they have room for.
 ///
@@ -77,8 +76,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     }
 
     /// Frees `block`, if it is a block in use that begins in the first unit of one of the
-    /// heap's superblocks that has no returned slots to collect: 34 instructions, 46 if the cache of its class
-    /// is full and the slot goes to its superblock. Any pointer may be tried.
+    /// heap's superblocks that has no returned slots to collect: 33 instructions. Any pointer may be tried.
     ///
     /// # Safety
     /// The block is not used after, if it was freed.
@@ -95,33 +93,41 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
             return Freed::No;
         }
         // SAFETY: the granule lies in the arena: its unit has a record.
-        unsafe { self.free_own(superblock, slot.granule % (1 << UNIT_GRANULES_SHIFT), class, slot) }
+        unsafe { self.free_own(class, slot) }
     }
 
-    /// Frees a slot of `superblock`, one of the heap's, which nobody returned, if it is live. It begins so many
-    /// granules after the superblock does.
+    /// Makes a slot whose free found the cache [full](Freed::Full) free with its superblock, and returns true
+    /// if [`LocalHeap::settle`](crate::LocalHeap::settle) has to be called with its address before the next
+    /// call.
+    ///
+    /// # Safety
+    /// [`free`](Self::free) has just said so of `block`.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn put_back(self, block: *mut u8) -> bool {
+        // SAFETY: the pool is there, with the slot in the first unit of a superblock.
+        let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
+        // SAFETY: as above.
+        let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
+        let within = slot.granule % (1 << UNIT_GRANULES_SHIFT);
+        superblock.is_some_and(|superblock| superblock.free_slot(superblock.position(within)))
+    }
+
+    /// Frees a slot of one of the heap's superblocks, which nobody returned, if it is live.
     ///
     /// # Safety
     /// The granule lies in the arena.
     #[inline(always)]
-    pub(crate) unsafe fn free_own(
-        self,
-        superblock: &Superblock,
-        within: usize,
-        class: u8,
-        slot: CachedSlot,
-    ) -> Freed {
+    pub(crate) unsafe fn free_own(self, class: u8, slot: CachedSlot) -> Freed {
         // SAFETY: as the caller says.
         let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
-        let (live, bit) = (word.load(Relaxed), slot.granule % 64);
-        if live >> bit & 1 == 0 {
+        let live = word.load(Relaxed);
+        let rest = live & !(1 << (slot.granule % 64));
+        if rest == live {
             return Freed::No;
         }
-        word.store(live & !(1 << bit), Relaxed);
-        if self.slot().caches.push(class, slot) {
-            return Freed::Done;
-        }
-        if superblock.free_slot(superblock.position(within)) { Freed::Due } else { Freed::Done }
+        word.store(rest, Relaxed);
+        if self.slot().caches.push(class, slot) { Freed::Done } else { Freed::Full }
     }
 }
 
@@ -133,7 +139,7 @@ pub enum Freed {
     No,
     /// It is free.
     Done,
-    /// It is free, and its superblock has so many free slots that something is to be done:
-    /// [`LocalHeap::settle`](crate::LocalHeap::settle) has to be called with its address before the next call.
-    Due,
+    /// It is not in use any more, and the cache of its class is full: [`Front::put_back`] has to be called
+    /// before the next call.
+    Full,
 }

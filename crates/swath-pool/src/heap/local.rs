@@ -20,7 +20,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::error::{BufferAllocateError, BufferFreeError};
-use crate::heap::cache::{CachedSlot, Caches, ENTRIES_MAX};
+use crate::heap::cache::{CachedSlot, Caches, ENTRIES_MAX, short_class};
 use crate::heap::front::{Freed, Front};
 use crate::heap::slot::{HeapSlot, Partial};
 use crate::pool::buffer_pool::{BufferPool, Found};
@@ -178,8 +178,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// class has a slot, or the heap has kept a segment of that length. Else nothing has changed.
     #[inline(never)]
     pub fn allocate_current(&mut self, size: usize) -> Option<NonNull<u8>> {
-        match class_for(size, SLOT_BYTES_MIN) {
-            Some(class) => self.take_or_refill(class),
+        match short_class(size) {
+            Some(class) => self.take_or_refill(class.into()),
             None => self.take_short_segment(size),
         }
     }
@@ -303,12 +303,21 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         // SAFETY: as the caller says.
         match unsafe { self.front().free(block.as_ptr()) } {
             Freed::Done => Ok(()),
-            Freed::Due => {
-                self.settle(block);
+            Freed::Full => {
+                self.put_through(block);
                 Ok(())
             }
             // SAFETY: as the caller says.
             Freed::No => unsafe { self.free_slowly(block) },
+        }
+    }
+
+    /// The cache of `block`, which was just freed, is full.
+    #[inline(never)]
+    fn put_through(&self, block: NonNull<u8>) {
+        // SAFETY: as the caller says.
+        if unsafe { self.front().put_back(block.as_ptr()) } {
+            self.settle(block);
         }
     }
 
@@ -352,10 +361,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             return false;
         }
         // SAFETY: it lies in a superblock.
-        match unsafe { self.front().free_own(superblock, within, owner.class(), cached) } {
+        match unsafe { self.front().free_own(owner.class(), cached) } {
             Freed::No => return false,
-            Freed::Due => self.at_mark(index),
-            Freed::Done => {}
+            Freed::Full if superblock.free_slot(superblock.position(within)) => self.at_mark(index),
+            Freed::Full | Freed::Done => {}
         }
         true
     }
@@ -373,7 +382,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// Does with the superblock of `block`, which was just freed, what is to be done.
     #[cold]
     #[inline(never)]
-    pub fn settle(&mut self, block: NonNull<u8>) {
+    pub fn settle(&self, block: NonNull<u8>) {
         let granule = self.pool.cached_slot(block.addr().get()).granule;
         if let Some((index, superblock)) = self.pool.first_of(granule)
             && self.owns(superblock)

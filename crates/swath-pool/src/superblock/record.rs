@@ -260,13 +260,8 @@ impl Superblock {
     /// The position of what begins so many granules after the superblock does.
     #[inline(always)]
     pub(crate) fn position(&self, granules: usize) -> u32 {
-        (granules >> self.shift()) as u32
-    }
-
-    /// The power of two of granules between two positions.
-    #[inline(always)]
-    pub(crate) fn shift(&self) -> u32 {
-        u32::from(self.shift.load(Relaxed)) % 32
+        // Of a number that was overwritten some position.
+        granules.wrapping_shr(self.shift.load(Relaxed).into()) as u32
     }
 
     /// Slots that are not free: those returned and not yet taken count.
@@ -371,7 +366,7 @@ impl Superblock {
     pub(crate) fn free_all_but_live(&self, live: LiveBits<'_>, first: usize) {
         let Some(class) = self.class() else { return };
         for (index, (word, &starts)) in self.free.iter().zip(&STARTS[class]).enumerate() {
-            word.store(starts & !live.among(first, index, self.shift(), starts), Relaxed);
+            word.store(starts & !live.among(first, index, LAYOUTS[class].shift, starts), Relaxed);
         }
     }
 
@@ -529,7 +524,7 @@ mod tests {
         superblock.recount();
         assert_eq!(superblock.open.load(Relaxed), u64::MAX);
         superblock.shift.store(u8::MAX, Relaxed);
-        assert!(superblock.shift() < 32);
+        assert!(word_of(superblock.position(usize::MAX)) < WORDS);
         superblock.slots.store(3, Relaxed);
         assert_eq!(superblock.count_used(), 0);
     }
