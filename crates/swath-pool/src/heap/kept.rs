@@ -17,6 +17,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
+use crate::heap::run::Run;
 use crate::heap::short::ShortRuns;
 use crate::superblock::atomic::Shared64;
 
@@ -26,49 +27,6 @@ const RUNS: usize = if cfg!(loom) { 2 } else { 8 };
 const UNITS_MAX: u32 = 128;
 /// Units of the longest segment that a heap keeps or serves itself, 4 MiB.
 pub(crate) const SEGMENT_UNITS_MAX: u32 = 64;
-
-/// A run of units.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
-    pub(crate) first: u32,
-    pub(crate) units: u32,
-}
-
-/// Bits of a run's length in its word: it is at most [`UNITS_MAX`].
-const LENGTH_BITS: u32 = 8;
-/// Bits of the seal, above length and first unit.
-const SEAL_BITS: u32 = 24;
-
-/// The seal of length and first unit, which any flipped bit of the three breaks. That of 0 is not 0.
-fn seal(run: u64) -> u64 {
-    !(run ^ run >> SEAL_BITS) & ((1 << SEAL_BITS) - 1)
-}
-
-impl Run {
-    fn word(self) -> u64 {
-        let run = u64::from(self.first) << LENGTH_BITS | u64::from(self.units);
-        seal(run) << (64 - SEAL_BITS) | run
-    }
-
-    /// The run in a word; none in an empty one, nor in one that was overwritten.
-    fn of(word: u64) -> Option<Self> {
-        let run = word & ((1 << (64 - SEAL_BITS)) - 1);
-        let (first, units) = ((run >> LENGTH_BITS) as u32, run as u32 & ((1 << LENGTH_BITS) - 1));
-        (word >> (64 - SEAL_BITS) == seal(run)).then_some(Self { first, units })
-    }
-
-    fn end(self) -> u32 {
-        self.first + self.units
-    }
-
-    /// Returns the place in the run at which a segment of `units` may begin so that it lies in as
-    /// few pages of `page` units, a power of two, as its length allows.
-    fn place(self, units: u32, page: u32) -> Option<u32> {
-        let fits = self.first % page + units <= units.next_multiple_of(page);
-        let first = if fits { self.first } else { self.first.next_multiple_of(page) };
-        (first + units <= self.end()).then_some(first)
-    }
-}
 
 /// The runs of one heap.
 ///

@@ -224,7 +224,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             if free == taken {
                 open &= open - 1;
             }
-            let from = first + (64 * word << shift);
+            let from = first + ((64 * word) << shift);
             if taken == starts && taken != 0 {
                 let end = (from + (64 << shift)).min(first + slots as usize * granules);
                 let mut granule = from + ((taken.trailing_zeros() as usize) << shift);

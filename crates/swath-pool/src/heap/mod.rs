@@ -5,6 +5,7 @@ pub(crate) mod cache;
 pub(crate) mod front;
 pub(crate) mod kept;
 pub(crate) mod local;
+pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod short;
 pub(crate) mod slot;

@@ -7,8 +7,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::error::{BufferAllocateError, BufferFreeError, BufferResizeError};
-use crate::heap::kept::{Run, SEGMENT_UNITS_MAX};
+use crate::heap::kept::SEGMENT_UNITS_MAX;
 use crate::heap::local::LocalHeap;
+use crate::heap::run::Run;
 use crate::pool::buffer_pool::{BufferPool, Found};
 use crate::pool::global::Global;
 use crate::source::segment_source::{Placement, SegmentSource};

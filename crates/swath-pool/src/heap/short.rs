@@ -15,7 +15,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
-use crate::heap::kept::Run;
+use crate::heap::run::Run;
 use crate::superblock::atomic::{Shared32, Shared64};
 
 /// Units of the longest segment that is kept here: 1 MiB.

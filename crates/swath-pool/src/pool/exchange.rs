@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::error::BufferFreeError;
-use crate::heap::kept::Run;
+use crate::heap::run::Run;
 use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::{BufferPool, Found};
 use crate::pool::global::Global;

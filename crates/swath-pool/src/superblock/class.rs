@@ -259,7 +259,7 @@ mod unit {
     #[test]
     fn every_slot_has_its_position() {
         for (class, layout) in LAYOUTS.iter().enumerate() {
-            let position = |slot: u32| slot * layout.size >> (GRANULE_SHIFT + layout.shift);
+            let position = |slot: u32| (slot * layout.size) >> (GRANULE_SHIFT + layout.shift);
             let has = |position: u32| STARTS[class][word_of(position)] >> (position % 64) & 1 != 0;
             let starts: u32 = STARTS[class].iter().map(|word| word.count_ones()).sum();
             assert_eq!(starts, layout.slots, "class {class}");

@@ -64,7 +64,7 @@ impl<'m> LiveBits<'m> {
     /// `first`, and whose positions lie 2^`shift` granules apart.
     #[inline]
     pub(crate) fn among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
-        let first = first + (64 * index << shift);
+        let first = first + ((64 * index) << shift);
         if shift == 0 {
             return self.word(first).map_or(0, |word| word.load(Relaxed)) & bits;
         }
@@ -81,7 +81,7 @@ impl<'m> LiveBits<'m> {
     /// [`among`](Self::among).
     pub(crate) fn clear_among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
         let live = self.among(first, index, shift, bits);
-        let first = first + (64 * index << shift);
+        let first = first + ((64 * index) << shift);
         if shift == 0 {
             self.clear(first, live);
             return live;

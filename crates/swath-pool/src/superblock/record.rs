@@ -444,7 +444,7 @@ mod tests {
 
     /// The position of a slot of a class.
     fn position(class: usize, slot: u32) -> u32 {
-        slot * LAYOUTS[class].size >> (GRANULE_SHIFT + LAYOUTS[class].shift)
+        (slot * LAYOUTS[class].size) >> (GRANULE_SHIFT + LAYOUTS[class].shift)
     }
 
     /// A full word counts as one bit does, and a slot is found where its bit is.
