@@ -29,7 +29,8 @@ pub struct Stats {
     pub ordered_bytes: u64,
     /// Bytes of the reserve.
     pub reserve_bytes: u64,
-    /// Bytes of the reserve that are free.
+    /// Bytes of the reserve that are free; not those of segments up to 1 MiB that threads keep, up to 4 MiB
+    /// each, until a purge or a request that finds no other memory.
     pub reserve_free_bytes: u64,
     /// Bytes of its longest free run: what one contiguous block can have.
     pub reserve_longest_bytes: u64,

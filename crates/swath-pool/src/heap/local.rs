@@ -328,13 +328,18 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     }
 
     /// Frees `block` and returns true, if it is a block in use of a superblock, or a segment that the
-    /// heap keeps. Else nothing has changed. Any pointer may be tried.
+    /// heap keeps: of these one in 16 is left to [`free`](Self::free), so that a caller who looks at a clock
+    /// there comes by. Else nothing has changed. Any pointer may be tried.
     ///
     /// # Safety
     /// As for [`Front::free`].
     #[inline(never)]
     pub unsafe fn free_quickly(&mut self, block: *mut u8) -> bool {
-        self.free_found(block.addr())
+        let cached = self.pool.cached_slot(block.addr());
+        match self.pool.first_of(cached.granule) {
+            Some((index, superblock)) => self.free_slot(index, superblock, cached),
+            None => self.slot.kept.short.is_quick() && self.keep_short_segment(cached.granule),
+        }
     }
 
     #[inline(always)]

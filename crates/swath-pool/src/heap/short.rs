@@ -36,6 +36,8 @@ pub(crate) struct ShortRuns {
     held: AtomicU32,
     /// 1 if runs were gathered since the owner counted.
     gathered: Shared32,
+    /// Number of frees that asked to be quick.
+    frees: AtomicU32,
 }
 
 /// Room for one run.
@@ -64,6 +66,7 @@ impl ShortRuns {
             tops: [const { AtomicU8::new(0) }; LENGTHS],
             held: AtomicU32::new(0),
             gathered: Shared32::new(0),
+            frees: AtomicU32::new(0),
         }
     }
 
@@ -102,6 +105,14 @@ impl ShortRuns {
         self.held.store(self.held.load(Relaxed).wrapping_sub(units), Relaxed);
         // Gathered meanwhile, perhaps.
         first(words.get(usize::from(below))?.swap(0, AcqRel))
+    }
+
+    /// As the owner: counts a free, and returns true for 15 of 16.
+    #[inline]
+    pub(crate) fn is_quick(&self) -> bool {
+        let frees = self.frees.load(Relaxed).wrapping_add(1);
+        self.frees.store(frees, Relaxed);
+        !frees.is_multiple_of(16)
     }
 
     /// As the owner: room for a run of so many units.
