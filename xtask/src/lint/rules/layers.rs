@@ -51,6 +51,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ),
     ("swath-malloc", &["swath-cmt"]),
     ("swath-prove", &["swath-arch"]),
+    ("swath-py", &["swath-arch", "swath-frame", "swath-trace", "swath-lab"]),
     (
         BENCH,
         &[

@@ -1,0 +1,157 @@
+"""Sweeps by executors: nothing lost, nothing twice, and the program's bytes."""
+
+import os
+import subprocess
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from test_results import PROGRAM, small
+
+import swath
+
+KEYS = {"machine.format": ["armv7", "armv8"], "about.seed": range(1, 7)}
+
+
+@pytest.fixture(scope="module")
+def expected() -> swath.Table:
+    with ThreadPoolExecutor(1) as one:
+        return swath.sweep(swath.points(small(), KEYS), one)
+
+
+def test_points_are_all_combinations():
+    points = swath.points(small(), KEYS)
+    values = list(points)
+    assert len(points) == len(values) == 12
+    assert values[0] == {"machine.format": "armv7", "about.seed": 1}
+    assert values[7] == {"machine.format": "armv8", "about.seed": 2}
+    assert points.plan(7)["about.seed"] == 2
+    some = points.where(lambda value: value["about.seed"] > 5)
+    assert list(some.numbers) == [5, 11] and list(points[3:5].numbers) == [3, 4]
+    grid = swath.points("pbs-tlb", {"machine.tlb_entries": {"from": 32, "to": 128, "times": 2}})
+    assert [value["machine.tlb_entries"] for value in grid] == [32, 64, 128]
+
+
+def test_absurd_points_are_refused():
+    for keys, why in [
+        ({"machine.tlb_entries": [32, 0]}, "keys.machine.tlb_entries: 0: 0 is not between"),
+        ({"machine.none": [1]}, "unknown field"),
+        ({}, "no key to sweep"),
+        ({"about.seed": []}, "no value"),
+        ({"about.seed": {"from": 1, "to": 10**12}}, "more values"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            swath.sweep(swath.points(small(), keys))
+    keys = {"machine.tlb_ways": [32, 64], "machine.tlb_entries": [32, 64]}
+    table = pyarrow.table(swath.sweep(swath.points(small(), keys, refused="skip")))
+    refused = table.filter(pyarrow.compute.equal(table["kind"], "refused")).to_pylist()
+    assert [(row["machine.tlb_ways"], row["machine.tlb_entries"]) for row in refused] == [(64, 32)]
+
+
+def test_processes_and_chunks_give_the_same_table(expected):
+    points = swath.points(small(), KEYS)
+    seen: list[int] = []
+    assert swath.sweep(points, progress=lambda done, _: seen.append(done)) == expected
+    assert seen[-1] == 12
+    for chunk in (1, 5, 100):
+        with ThreadPoolExecutor(2) as two:
+            assert swath.sweep(points, two, chunk=chunk) == expected
+
+
+def test_the_program_writes_the_same_rows(tmp_path, expected):
+    if not PROGRAM:
+        pytest.skip("the program is not built")
+    points = swath.points(small(), KEYS)
+    (tmp_path / "sweep.toml").write_text(points.text)
+    subprocess.run(
+        [PROGRAM, "sweep", "sweep.toml", "--out", "out"],
+        cwd=tmp_path,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    assert swath.load(tmp_path / "out") == expected
+    assert pyarrow.parquet.read_table(tmp_path / "out" / "points.parquet").equals(
+        pyarrow.table(expected)
+    )
+    assert swath.sweep(swath.Points.read(tmp_path / "sweep.toml")) == expected
+
+
+def test_a_sweep_goes_on_from_its_journal(tmp_path, expected, monkeypatch):
+    points = swath.points(small(), KEYS)
+    journal = tmp_path / "journal"
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, _: int) -> None:
+        if done >= 5:
+            raise Stop
+
+    with ThreadPoolExecutor(1) as one, pytest.raises(Stop):
+        swath.sweep(points, one, chunk=1, journal=journal, progress=stop)
+    with ThreadPoolExecutor(1) as one:
+        ran: list[int] = []
+        submit = one.submit
+        monkeypatch.setattr(
+            one, "submit", lambda f, part: (ran.extend(part.numbers), submit(f, part))[1]
+        )
+        assert swath.sweep(points, one, journal=journal) == expected
+        assert len(ran) == 7, "those that were written are not measured again"
+        with pytest.raises(ValueError, match="no journal of these points"):
+            swath.sweep(points[:3], one, journal=journal)
+    (tmp_path / "mine").write_text("not a journal")
+    with pytest.raises(ValueError, match="stays as it is"):
+        swath.sweep(points, journal=tmp_path / "mine")
+    assert (tmp_path / "mine").read_text() == "not a journal"
+
+
+def test_a_worker_that_dies_is_an_error_and_the_journal_goes_on(tmp_path, expected):
+    points = swath.points(small(), KEYS)
+
+    def kill(done: int, _: int) -> None:
+        if done == 4:
+            for process in list(two._processes.values()):
+                process.kill()
+
+    from concurrent.futures.process import BrokenProcessPool
+
+    with ProcessPoolExecutor(2) as two, pytest.raises(BrokenProcessPool):
+        swath.sweep(points, two, chunk=1, journal=tmp_path / "journal", progress=kill)
+        # The last may have been done before the kill was felt.
+        raise BrokenProcessPool
+    assert swath.sweep(points, journal=tmp_path / "journal") == expected
+
+
+def test_dask_with_a_worker_killed_in_the_middle(expected):
+    distributed = pytest.importorskip("distributed")
+    points = swath.points(small(), KEYS)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        killed = []
+
+        def kill(done: int, _: int) -> None:
+            if not killed:
+                worker = next(iter(cluster.workers.values()))
+                killed.append(worker.pid)
+                os.kill(worker.pid, 9)
+
+        table = swath.sweep(points, client.get_executor(), chunk=1, progress=kill)
+        assert killed and table == expected
+
+
+def test_submitits_local_executor(tmp_path, expected):
+    submitit = pytest.importorskip("submitit")
+    executor = submitit.LocalExecutor(folder=tmp_path)
+    executor.update_parameters(timeout_min=5)
+    assert swath.sweep(swath.points(small(), KEYS), executor, chunk=6) == expected
+
+
+def test_mpi4pys_executor(expected):
+    futures = pytest.importorskip("mpi4py.futures", exc_type=ImportError)
+    with futures.MPIPoolExecutor(max_workers=2) as executor:
+        assert swath.sweep(swath.points(small(), KEYS), executor, chunk=3) == expected
