@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 use swath_lab::report::write;
 use swath_lab::source::real::{Machine, RealInput};
 use swath_lab::study::registry;
-use swath_lab::study::run::{self, Run, Shared, Unwatched};
+use swath_lab::study::run::{Outcome as Found, Run, Shared, Unwatched};
 use swath_lab::sweep::key::set;
 use swath_lab::table::column::Table as Rows;
 use swath_lab::table::result;
@@ -63,7 +63,7 @@ pub(crate) fn plan_set(text: &str, key: &str, json: &str) -> PyResult<String> {
 
 /// The results of a study.
 #[pyclass(module = "swath._native", frozen)]
-pub(crate) struct Outcome(run::Outcome);
+pub(crate) struct Outcome(Found);
 
 /// Runs a plan on so many threads, or on as many as processors.
 #[pyfunction]
