@@ -1,12 +1,17 @@
-"""A sweep on a Dask cluster: here two local processes; elsewhere the address of a scheduler."""
+"""A sweep on a Dask cluster: ``python dask_sweep.py SWEEP.toml OUT.parquet [SCHEDULER]``."""
+
+import sys
 
 import distributed
 
 import swath
 
 if __name__ == "__main__":
-    points = swath.points("pbs-tlb", {"machine.tlb_entries": [32, 64], "about.seed": range(1, 11)})
-    with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
-        # Work of a worker that dies is done by another, and no point is in the table twice.
-        table = swath.sweep(points, client.get_executor(), journal="sweep.journal")
-    print(table)
+    definition, out, *scheduler = sys.argv[1:]
+    # Without a scheduler's address: two processes here.
+    here = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.Client(*scheduler, **({} if scheduler else here)) as client:
+        # The work of a worker that dies is done by another.
+        points = swath.Points.read(definition)
+        table = swath.sweep(points, client.get_executor(), journal=f"{out}.journal")
+    table.write_parquet(out)

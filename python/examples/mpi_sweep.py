@@ -1,11 +1,14 @@
-"""A sweep over MPI: ``mpiexec -n 5 python -m mpi4py.futures mpi_sweep.py``."""
+"""A sweep over MPI: ``mpiexec -n 5 python -m mpi4py.futures mpi_sweep.py SWEEP.toml OUT.parquet``."""
+
+import sys
 
 from mpi4py.futures import MPIPoolExecutor
 
 import swath
 
 if __name__ == "__main__":
-    points = swath.points("pbs-tlb", {"machine.tlb_entries": [32, 64], "about.seed": range(1, 11)})
+    definition, out = sys.argv[1:]
     with MPIPoolExecutor() as executor:
-        table = swath.sweep(points, executor, journal="sweep.journal")
-    print(table)
+        points = swath.Points.read(definition)
+        table = swath.sweep(points, executor, journal=f"{out}.journal")
+    table.write_parquet(out)

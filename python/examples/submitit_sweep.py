@@ -1,12 +1,16 @@
-"""A sweep on Slurm by submitit; where there is no Slurm, it runs here."""
+"""A sweep on Slurm, or here without it: ``python submitit_sweep.py SWEEP.toml OUT.parquet``."""
+
+import sys
 
 import submitit
 
 import swath
 
 if __name__ == "__main__":
-    points = swath.points("pbs-tlb", {"machine.tlb_entries": [32, 64], "about.seed": range(1, 11)})
-    executor = submitit.AutoExecutor(folder="slurm-logs")
+    definition, out = sys.argv[1:]
+    executor = submitit.AutoExecutor(folder=f"{out}.logs")
     executor.update_parameters(timeout_min=60, cpus_per_task=1, mem_gb=1)
-    table = swath.sweep(points, executor, chunk=5, journal="sweep.journal")
-    print(table)
+    points = swath.Points.read(definition)
+    # A job of Slurm is given many points at a time.
+    table = swath.sweep(points, executor, chunk=6, journal=f"{out}.journal")
+    table.write_parquet(out)

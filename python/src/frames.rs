@@ -1,6 +1,7 @@
 //! Allocators to play with.
 
 use pyo3::prelude::*;
+use self_cell::{MutBorrow, self_cell};
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::segment::{Area, AreaSpace, FrameSupply, GlobalBitmap, Segment};
 use swath_frame::segment::{SegmentAllocator as _, SegmentRequest};
@@ -10,7 +11,7 @@ use swath_frame::{
     Rule, ZoneAllocator as _,
 };
 
-use crate::error::refused;
+use crate::error::{of_frames, of_segments, refused};
 
 /// First frame and number of frames.
 type Run = (u64, u64);
@@ -100,11 +101,11 @@ impl Frames {
     fn allocate(&mut self, count: u64) -> PyResult<Vec<Run>> {
         let mut blocks = Vec::new();
         let allocated = self.get_mut().allocate(count, &mut |block| blocks.push(run(block)));
-        allocated.map(|()| blocks).map_err(refused)
+        allocated.map(|()| blocks).map_err(of_frames)
     }
 
     fn allocate_aligned(&mut self, order: u8) -> PyResult<Run> {
-        self.get_mut().allocate_aligned(self::order(order)?).map(run).map_err(refused)
+        self.get_mut().allocate_aligned(self::order(order)?).map(run).map_err(of_frames)
     }
 
     fn free(&mut self, start: u64, count: u64) -> PyResult<()> {
@@ -204,12 +205,20 @@ impl Zone {
     }
 }
 
+/// The allocator of segments, and the space of the areas, which both borrow the list of areas.
+type OverAreas<'a> = (GlobalBitmap<'a, Vec<u64>>, AreaSpace<'a>);
+
+self_cell! {
+    struct Owned {
+        owner: MutBorrow<Vec<Area>>,
+        #[not_covariant]
+        dependent: OverAreas,
+    }
+}
+
 /// Segments over areas of frames laid end to end.
 #[pyclass(module = "swath._native")]
-pub(crate) struct Segments {
-    bitmap: GlobalBitmap<'static, Vec<u64>>,
-    space: AreaSpace<'static>,
-}
+pub(crate) struct Segments(Owned);
 
 #[pymethods]
 impl Segments {
@@ -220,37 +229,43 @@ impl Segments {
         if total > FRAMES_MAX {
             return Err(refused(format!("{total} frames: more than there may be")));
         }
-        // The allocator borrows the list of its areas, some bytes for each, which stay to the end
-        // of the process.
-        let storage: &'static mut [Area] = vec![Area::default(); frames.len()].leak();
-        let space = AreaSpace::new(&frames, order(unit_order)?, storage).map_err(refused)?;
+        let unit = order(unit_order)?;
         let supply = if on_demand { FrameSupply::OnDemand } else { FrameSupply::PreAllocated };
-        let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
-        let bitmap = GlobalBitmap::new(space, supply, vec![0; words]).map_err(refused)?;
-        Ok(Self { bitmap, space })
+        let owner = MutBorrow::new(vec![Area::default(); frames.len()]);
+        let owned = Owned::try_new(owner, |areas| {
+            let space = AreaSpace::new(&frames, unit, areas.borrow_mut()).map_err(refused)?;
+            let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
+            let bitmap = GlobalBitmap::new(space, supply, vec![0; words]).map_err(refused)?;
+            Ok::<_, PyErr>((bitmap, space))
+        });
+        owned.map(Self)
     }
 
     /// Allocates a segment: its first frame in the space of the areas, and their number.
     fn allocate(&mut self, count: u64) -> PyResult<Run> {
-        let segment = self.bitmap.allocate(&SegmentRequest::new(count)).map_err(refused)?;
+        let segment = self.0.with_dependent_mut(|_, (bitmap, _)| {
+            bitmap.allocate(&SegmentRequest::new(count)).map_err(of_segments)
+        })?;
         Ok((segment.start, segment.count))
     }
 
     fn free(&mut self, start: u64, count: u64) -> PyResult<()> {
-        self.bitmap.free(Segment::new(start, count)).map_err(refused)
+        let segment = Segment::new(start, count);
+        self.0.with_dependent_mut(|_, (bitmap, _)| bitmap.free(segment).map_err(refused))
     }
 
     /// The frames of a segment, area by area.
     fn extents(&self, start: u64, count: u64) -> Vec<Run> {
-        self.space.extents(Segment::new(start, count)).map(run).collect()
+        let segment = Segment::new(start, count);
+        self.0.with_dependent(|_, (_, space)| space.extents(segment).map(run).collect())
     }
 
     #[getter]
     fn total_frames(&self) -> u64 {
-        self.space.total_frames()
+        self.0.with_dependent(|_, (_, space)| space.total_frames())
     }
 
     fn check(&self) -> PyResult<()> {
-        self.bitmap.check().map_err(refused)
+        self.0.with_dependent(|_, (bitmap, _)| bitmap.check().map_err(refused))
     }
 }

@@ -7,6 +7,7 @@
 
 mod error;
 mod frames;
+mod interrupt;
 mod plan;
 mod source;
 mod sweep;
@@ -21,7 +22,7 @@ mod _native {
     #[pymodule_export]
     use crate::plan::{Outcome, plan_get, plan_set, plan_text, run, studies, study_of};
     #[pymodule_export]
-    use crate::source::{read_accesses, read_free, write_accesses};
+    use crate::source::{Memory, read_accesses, write_accesses};
     #[pymodule_export]
     use crate::sweep::{Journal, Sweep, sweep_text};
     #[pymodule_export]

@@ -2,19 +2,23 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swath_lab::report::write;
-use swath_lab::source::real::{Machine, RealInput};
+use swath_lab::source::real::RealInput;
+use swath_lab::study::needs::Limits;
 use swath_lab::study::registry;
-use swath_lab::study::run::{Outcome as Found, Run, Shared, Unwatched};
+use swath_lab::study::run::{Outcome as Found, Run, Shared};
 use swath_lab::sweep::key::set;
 use swath_lab::table::column::Table as Rows;
 use swath_lab::table::result;
-use swath_trace::machine::UnknownFrames;
 
-use crate::error::{failed, of_study, refused};
+use crate::error::{failed, of_study, refused, there};
+use crate::interrupt::interruptible;
+use crate::source::Memory;
 use crate::table::Table;
 
 /// The names of the studies.
@@ -46,7 +50,7 @@ pub(crate) fn plan_get(text: &str, key: &str) -> PyResult<String> {
             toml::Value::Array(list) => part.parse::<usize>().ok().and_then(|nth| list.get(nth)),
             value => value.get(part),
         };
-        at = inner.ok_or_else(|| refused(format!("no key {key:?}")))?;
+        at = inner.ok_or_else(|| PyKeyError::new_err(key.to_owned()))?;
     }
     serde_json::to_string(at).map_err(refused)
 }
@@ -55,7 +59,8 @@ pub(crate) fn plan_get(text: &str, key: &str) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn plan_set(text: &str, key: &str, json: &str) -> PyResult<String> {
     let mut plan: toml::Table = toml::from_str(text).map_err(refused)?;
-    let value: toml::Value = serde_json::from_str(json).map_err(refused)?;
+    let value: toml::Value =
+        serde_json::from_str(json).map_err(|why| refused(format!("{key}: {why}")))?;
     set(&mut plan, key, &value)
         .map_err(|refusal| refused(format!("{}: {}", refusal.key, refusal.why)))?;
     toml::to_string(&plan).map_err(refused)
@@ -74,8 +79,7 @@ pub(crate) fn run(
     text: &str,
     quick: bool,
     seed: Option<u64>,
-    memory: Option<PathBuf>,
-    unknown_free: bool,
+    memory: Option<&Memory>,
     accesses: Option<PathBuf>,
     threads: usize,
 ) -> PyResult<Outcome> {
@@ -91,15 +95,17 @@ pub(crate) fn run(
             return Err(refused(format!("{what}: the study {} uses none", plan.about().study)));
         }
     }
-    py.detach(|| {
-        let unknown = if unknown_free { UnknownFrames::Free } else { UnknownFrames::Used };
-        let memory = memory.map(|file| Machine::load(Some(&file), unknown).map(Arc::new));
-        let real =
-            RealInput { memory: memory.transpose().map_err(failed)?, accesses, measure: false };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(failed)?;
+    accesses.as_deref().map_or(Ok(()), there)?;
+    let memory = memory.map(|memory| Arc::clone(&memory.0));
+    interruptible(py, |interrupt| {
+        let real = RealInput { memory, accesses, measure: false };
         let shared = Shared::default();
-        let run = Run { quick, real: &real, watch: &Unwatched, journal: None, shared: &shared };
-        pool.install(|| plan.run(&run)).map(Outcome).map_err(of_study)
+        let run = Run { quick, real: &real, watch: interrupt, journal: None, shared: &shared };
+        let most =
+            if threads == 0 { available_parallelism().map_or(1, usize::from) } else { threads };
+        let threads = plan.threads_within(&run, most as u64, Limits::here()).map_err(refused)?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build();
+        pool.map_err(failed)?.install(|| plan.run(&run)).map(Outcome).map_err(of_study)
     })
 }
 

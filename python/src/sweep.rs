@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use swath_lab::study::journal;
-use swath_lab::study::run::Unwatched;
-use swath_lab::sweep::definition;
-use swath_lab::sweep::run::point_table;
+use swath_lab::study::needs::Limits;
+use swath_lab::sweep::folder::{Shard, manifest};
+use swath_lab::sweep::{definition, run};
 use swath_lab::table::column::Table as Rows;
 
 use crate::error::{failed, of_study, refused};
+use crate::interrupt::interruptible;
 use crate::table::Table;
 
 /// A sweep's definition, as TOML: a plan, the values of its keys in JSON, and files in place of the
@@ -37,7 +38,8 @@ pub(crate) fn sweep_text(
     }
     text += &format!("unknown_free = {unknown_free}\n\n[keys]\n");
     for (path, json) in keys {
-        let values: toml::Value = serde_json::from_str(&json).map_err(refused)?;
+        let values: toml::Value =
+            serde_json::from_str(&json).map_err(|why| refused(format!("{path}: {why}")))?;
         text += &format!("{} = {values}\n", word(&path));
     }
     Ok(text)
@@ -80,26 +82,31 @@ impl Sweep {
         self.0.plan_text(point).map_err(refused)
     }
 
-    /// Refuses points whose plans cannot be run.
+    /// Refuses points whose plans cannot be run, unless the sweep skips such points.
     fn check_points(&self, py: Python<'_>, points: Vec<u64>) -> PyResult<()> {
         points.iter().try_for_each(|&point| self.check(point))?;
-        py.detach(|| points.into_iter().try_for_each(|point| self.0.read_point(point).map(drop)))
-            .map_err(refused)
+        py.detach(|| {
+            let pool = rayon::ThreadPoolBuilder::new().build().map_err(failed)?;
+            let checked = pool.install(|| run::check(&self.0, &points, 1, Limits::here()));
+            checked.map(drop).map_err(refused)
+        })
     }
 
-    /// Measures a point, on this thread alone.
+    /// Measures a point, on one thread.
     fn run_point(&self, py: Python<'_>, point: u64) -> PyResult<Table> {
         self.check(point)?;
-        py.detach(|| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(failed)?;
-            let rows = pool.install(|| point_table(&self.0, point, &Unwatched));
+        interruptible(py, |interrupt| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
+            let rows =
+                pool.map_err(failed)?.install(|| run::point_table(&self.0, point, interrupt));
             rows.map(Table::from).map_err(of_study)
         })
     }
 
-    /// All that its points follow from but the program, as JSON.
-    fn json(&self) -> String {
-        self.0.to_json().to_string()
+    /// All that its points follow from but this library, as JSON.
+    fn key(&self, py: Python<'_>) -> PyResult<String> {
+        let manifest = py.detach(|| manifest(&self.0, Shard::WHOLE));
+        manifest.map(|manifest| manifest.to_string()).map_err(failed)
     }
 }
 

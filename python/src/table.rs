@@ -17,7 +17,7 @@ use swath_lab::table::column::{Cell, Column, Table as Rows, Type};
 use swath_lab::table::parquet::{Reader, Writer};
 use swath_lab::table::result;
 
-use crate::error::{failed, refused};
+use crate::error::{failed, of_table, refused, there};
 
 /// Named columns of one type. Takes part in Arrow's PyCapsule interface.
 #[pyclass(module = "swath._native", frozen)]
@@ -126,20 +126,20 @@ impl Table {
             writer.append(&self.0)?;
             writer.finish()
         })
-        .map_err(failed)
+        .map_err(of_table)
     }
 
     #[staticmethod]
     fn read_parquet(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        there(&path)?;
         py.detach(|| {
-            let reader = Reader::open(&path)?;
+            let reader = Reader::open(&path).map_err(of_table)?;
             let mut all = Rows::new(reader.schema());
             for group in reader {
-                all.append(&group?).expect("groups have the file's columns");
+                all.append(&group.map_err(of_table)?).map_err(refused)?;
             }
             Ok(all.into())
         })
-        .map_err(|error: swath_lab::table::parquet::TableError| failed(error))
     }
 
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -165,6 +165,7 @@ impl Table {
 /// The rows of a report's studies, or of a sweep's folder, and what was left out of them.
 #[pyfunction]
 pub(crate) fn load(py: Python<'_>, folder: PathBuf) -> PyResult<(Table, Vec<String>)> {
+    there(&folder)?;
     let points = folder.join(POINTS_FILE);
     if points.is_file() {
         return Ok((Table::read_parquet(py, points)?, Vec::new()));

@@ -1,11 +1,7 @@
 """The notebook, executed as a reader would."""
 
-import os
-from pathlib import Path
-
 import pytest
-
-EXAMPLES = Path(os.environ.get("SWATH_EXAMPLES", Path(__file__).parent.parent / "examples"))
+from test_results import EXAMPLES
 
 
 def test_from_a_trace_to_a_figure():

@@ -1,10 +1,12 @@
 """Plans, results and tables: what the program gives, byte for byte."""
 
+import _thread
 import json
 import os
 import pickle
 import subprocess
 import threading
+from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -14,6 +16,7 @@ import pytest
 import swath
 
 PROGRAM = os.environ.get("SWATH_PROGRAM", "")
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def small() -> swath.Plan:
@@ -112,12 +115,28 @@ def test_plans_refuse_by_key():
             plan.replace(keys)
     with pytest.raises(ValueError, match="no study"):
         swath.Plan.of("no")
-    with pytest.raises(ValueError, match="no key"):
+    with pytest.raises(KeyError, match="machine.none"):
         plan["machine.none"]
+    with pytest.raises(TypeError, match="not object"):
+        plan.replace({"machine": object()})
     with pytest.raises(ValueError, match="uses none"):
-        swath.Plan.of("pbs-cases").run(memory="x")
+        swath.Plan.of("pbs-cases").run(memory=[(0, 1)])
     with pytest.raises(ValueError, match="neither"):
         plan.run("slow")  # type: ignore[arg-type]
+
+
+def test_an_interrupt_ends_a_run():
+    plan = small().replace({"repeats": {"full": 1000, "quick": 1000}})
+    # As Ctrl-C does, once it runs.
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        plan.run()
+
+
+def test_memory_that_cannot_be_is_refused():
+    keys = {"memory.blocks.free_share": 0.001, "memory.blocks.block_frames": [1 << 10]}
+    with pytest.raises(ValueError, match="fits no descriptor"):
+        small().replace({**keys, "memory.blocks.free_per_requested": 1000.0}).run()
 
 
 def test_the_lock_is_free_meanwhile():

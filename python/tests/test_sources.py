@@ -19,15 +19,15 @@ def test_arrays_are_recordings(tmp_path):
         assert (getattr(again, column) == getattr(recording, column)).all()
     assert len(swath.Recording.load(tmp_path / "r.swtrace", limit=7)) == 7
     plan = swath.Plan.of("pbs-tlb-real").replace({"repeats": {"full": 2, "quick": 1}})
-    from_array = plan.run(accesses=swath.Recording(np.arange(4096) % 97 * 4096))
+    from_array = plan.run(accesses=np.arange(4096) % 97 * 4096)
     swath.Recording(np.arange(4096) % 97 * 4096).save(tmp_path / "array.swtrace")
     assert from_array.json() == plan.run(accesses=tmp_path / "array.swtrace").json()
 
 
 def test_arrays_that_are_none_are_refused(tmp_path):
     for columns, why in [
-        (([1.5],), "whole numbers"),
-        (([-1],), "negative"),
+        (([1.5],), "addresses: whole numbers"),
+        (([-1],), "addresses: whole numbers"),
         (([1], [3]), "no kind 3"),
         (([1], [300]), "from 0 to 255"),
         (([1, 2], [0]), "1 for 2"),
@@ -39,12 +39,42 @@ def test_arrays_that_are_none_are_refused(tmp_path):
     (tmp_path / "bad.swtrace").write_bytes(b"\xff" * 100)
     with pytest.raises(ValueError, match="bad.swtrace"):
         swath.Recording.load(tmp_path / "bad.swtrace")
-    with pytest.raises(ValueError, match="nowhere"):
-        swath.Snapshot.load(tmp_path / "nowhere")
+    for load in (swath.Snapshot.load, swath.Recording.load, swath.Table.read_parquet, swath.load):
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            load(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="bad.swtrace"):
+        swath.Table.read_parquet(tmp_path / "bad.swtrace")
 
 
 def test_free_frames_are_an_array():
-    free = swath.Snapshot(None, False).free
+    free = swath.Snapshot.load().free
     assert free.shape[1] == 2 and (free[:, 1] > 0).all()
     ends = free.sum(axis=1)
     assert (free[1:, 0] > ends[:-1]).all()
+    assert (swath.Snapshot(free).free == free).all()
+    # Runs side by side are one.
+    assert swath.Snapshot([(3, 2), (5, 1)]).free.tolist() == [[3, 3]]
+    for runs, why in [
+        ([(1, 0)], "run 0: 0 frames"),
+        ([(1, 2), (2, 1)], "run 1: frame 2"),
+        ([(2**52, 1)], "run 0"),
+        ([1, 2], "two columns"),
+        ([(-1, 2)], "whole numbers"),
+        (np.empty((0, 2)), "no free frame"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            swath.Snapshot(runs)
+
+
+def test_an_allocators_memory_is_a_studys():
+    memory = swath.PageBuddy(1 << 16)
+    held = [memory.allocate(7)[0] for _ in range(4000)]
+    for block in held[::2]:
+        memory.free(*block)
+    columns = np.arange(1 << 14).reshape(128, 128).T.ravel() * 64
+    plan = swath.Plan.of("pbs-tlb-real").replace({"repeats": {"full": 2, "quick": 1}})
+    results = [plan.run(memory=given, accesses=columns).json() for given in (memory.free_runs(), None)]
+    assert results[0] != results[1]
+    assert results[0] == plan.run(
+        memory=swath.Snapshot(memory.free_runs()), accesses=columns
+    ).json()

@@ -1,13 +1,17 @@
 """Sweeps by executors: nothing lost, nothing twice, and the program's bytes."""
 
 import os
+import shutil
 import subprocess
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+import sys
+import threading
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from test_results import PROGRAM, small
+from test_results import EXAMPLES, PROGRAM, small
 
 import swath
 
@@ -40,6 +44,7 @@ def test_absurd_points_are_refused():
         ({}, "no key to sweep"),
         ({"about.seed": []}, "no value"),
         ({"about.seed": {"from": 1, "to": 10**12}}, "more values"),
+        ({"about.seed": [float("nan")]}, "about.seed"),
     ]:
         with pytest.raises(ValueError, match=why):
             swath.sweep(swath.points(small(), keys))
@@ -89,21 +94,64 @@ def test_a_sweep_goes_on_from_its_journal(tmp_path, expected, monkeypatch):
             raise Stop
 
     with ThreadPoolExecutor(1) as one, pytest.raises(Stop):
-        swath.sweep(points, one, chunk=1, journal=journal, progress=stop)
+        swath.sweep(points, one, journal=journal, progress=stop)
     with ThreadPoolExecutor(1) as one:
         ran: list[int] = []
         submit = one.submit
         monkeypatch.setattr(
-            one, "submit", lambda f, part: (ran.extend(part.numbers), submit(f, part))[1]
+            one, "submit", lambda *job: (ran.extend(job[-1]), submit(*job))[1]
         )
         assert swath.sweep(points, one, journal=journal) == expected
         assert len(ran) == 7, "those that were written are not measured again"
         with pytest.raises(ValueError, match="no journal of these points"):
             swath.sweep(points[:3], one, journal=journal)
+
+
+def test_a_journal_is_of_its_files_too(tmp_path):
+    plan = swath.Plan.of("pbs-tlb-real").replace({"repeats": {"full": 2, "quick": 1}})
+    trace, journal = tmp_path / "t.swtrace", tmp_path / "journal"
+    for stride in (4096, 64):
+        swath.Recording(np.arange(1000) * stride).save(trace)
+        points = swath.points(plan, {"about.seed": [1, 2]}, accesses=trace)
+        if stride == 64:
+            with pytest.raises(ValueError, match="no journal of these points"):
+                swath.sweep(points, journal=journal)
+            os.remove(journal)
+        swath.sweep(points, journal=journal)
+
+
+def test_what_is_no_journal_stays(tmp_path):
+    points = swath.points(small(), KEYS)
     (tmp_path / "mine").write_text("not a journal")
     with pytest.raises(ValueError, match="stays as it is"):
         swath.sweep(points, journal=tmp_path / "mine")
     assert (tmp_path / "mine").read_text() == "not a journal"
+
+
+def test_an_error_cancels_what_is_not_begun(monkeypatch):
+    begun: list[list[int]] = []
+    cancelled = threading.Event()
+
+    def fail(*job: object) -> list[bytes]:
+        begun.append(job[-1])
+        if len(begun) > 1:
+            cancelled.wait(60)
+        raise RuntimeError("a worker's own")
+
+    monkeypatch.setattr(swath.sweeps, "run_points", fail)
+    with ThreadPoolExecutor(1) as one:
+        submit = one.submit
+
+        def watched(*job: object) -> Future:
+            future = submit(*job)
+            if job[-1] == [999]:
+                future.add_done_callback(lambda _: cancelled.set())
+            return future
+
+        monkeypatch.setattr(one, "submit", watched)
+        with pytest.raises(RuntimeError, match="a worker's own"):
+            swath.sweep(swath.points(small(), {"about.seed": range(1000)}), one)
+    assert len(begun) <= 2
 
 
 def test_a_worker_that_dies_is_an_error_and_the_journal_goes_on(tmp_path, expected):
@@ -117,7 +165,7 @@ def test_a_worker_that_dies_is_an_error_and_the_journal_goes_on(tmp_path, expect
     from concurrent.futures.process import BrokenProcessPool
 
     with ProcessPoolExecutor(2) as two, pytest.raises(BrokenProcessPool):
-        swath.sweep(points, two, chunk=1, journal=tmp_path / "journal", progress=kill)
+        swath.sweep(points, two, journal=tmp_path / "journal", progress=kill)
         # The last may have been done before the kill was felt.
         raise BrokenProcessPool
     assert swath.sweep(points, journal=tmp_path / "journal") == expected
@@ -140,18 +188,26 @@ def test_dask_with_a_worker_killed_in_the_middle(expected):
                 killed.append(worker.pid)
                 os.kill(worker.pid, 9)
 
-        table = swath.sweep(points, client.get_executor(), chunk=1, progress=kill)
+        table = swath.sweep(points, client.get_executor(), progress=kill)
         assert killed and table == expected
 
 
-def test_submitits_local_executor(tmp_path, expected):
-    submitit = pytest.importorskip("submitit")
-    executor = submitit.LocalExecutor(folder=tmp_path)
-    executor.update_parameters(timeout_min=5)
-    assert swath.sweep(swath.points(small(), KEYS), executor, chunk=6) == expected
-
-
-def test_mpi4pys_executor(expected):
-    futures = pytest.importorskip("mpi4py.futures", exc_type=ImportError)
-    with futures.MPIPoolExecutor(max_workers=2) as executor:
-        assert swath.sweep(swath.points(small(), KEYS), executor, chunk=3) == expected
+@pytest.mark.parametrize(
+    "needs, launch",
+    [
+        ("distributed", [sys.executable, "dask_sweep.py"]),
+        ("submitit", [sys.executable, "submitit_sweep.py"]),
+        ("mpi4py", ["mpiexec", "-n", "3", sys.executable, "-m", "mpi4py.futures", "mpi_sweep.py"]),
+    ],
+)
+def test_examples_give_the_same_table(tmp_path, expected, needs, launch):
+    pytest.importorskip(needs)
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    program = shutil.which(launch[0], path=path)
+    if program is None:
+        pytest.skip(f"no {launch[0]}")
+    (tmp_path / "sweep.toml").write_text(swath.points(small(), KEYS).text)
+    out = tmp_path / "out.parquet"
+    launch = [program, *(str(EXAMPLES / a) if a.endswith(".py") else a for a in launch[1:])]
+    subprocess.run([*launch, tmp_path / "sweep.toml", out], cwd=tmp_path, check=True, timeout=120)
+    assert swath.Table.read_parquet(out) == expected

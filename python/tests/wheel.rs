@@ -10,8 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// What the tests want; others, for their executors, they use where they are installed.
-const PACKAGES: [&str; 3] = ["numpy", "pyarrow", "pytest"];
+/// What the tests cannot do without.
+const NEEDED: [&str; 3] = ["numpy", "pyarrow", "pytest"];
+
+/// What the notebook and some executors want. A Python that is there is used as it is, and pytest
+/// says which tests were skipped for the lack of them.
+const WANTED: [&str; 6] =
+    ["pandas", "matplotlib", "nbclient", "ipykernel", "distributed", "submitit"];
 
 fn main() -> ExitCode {
     // Asked by name, as cargo's own tests can be.
@@ -31,13 +36,12 @@ fn main() -> ExitCode {
     };
     let room = assemble(here, target);
     let run = Command::new(python)
-        .args(["-m", "pytest", "-p", "no:cacheprovider"])
+        .args(["-m", "pytest", "-rs", "-p", "no:cacheprovider"])
         .args(["--doctest-modules", "--pyargs", "swath"])
         .arg(here.join("tests"))
         .current_dir(here)
         .env("PYTHONPATH", &room)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("SWATH_EXAMPLES", here.join("examples"))
+        .env("PYTHONPYCACHEPREFIX", target.join("python-cache"))
         .env("SWATH_PROGRAM", program(target).unwrap_or_default())
         .stdin(Stdio::null())
         .status()
@@ -60,6 +64,8 @@ fn program(target: &Path) -> Option<PathBuf> {
 fn assemble(here: &Path, target: &Path) -> PathBuf {
     let room = target.join("python");
     let package = room.join("swath");
+    // A file that was renamed since would stay.
+    let _ = fs::remove_dir_all(&package);
     fs::create_dir_all(&package).expect("the target directory can be written");
     for entry in fs::read_dir(here.join("package/swath")).expect("the package is there") {
         let path = entry.expect("it can be read").path();
@@ -72,10 +78,7 @@ fn assemble(here: &Path, target: &Path) -> PathBuf {
     let beside = own.parent().expect("it is in a folder");
     let library = [beside.join("libswath_py.so"), beside.join("../libswath_py.so")];
     let library = library.iter().find(|path| path.is_file()).expect("cargo has built the library");
-    // Aside first: a Python that has the old one open keeps it.
-    let aside = package.join("_native.aside");
-    fs::copy(library, &aside).expect("copied");
-    fs::rename(aside, package.join("_native.abi3.so")).expect("renamed");
+    fs::copy(library, package.join("_native.abi3.so")).expect("copied");
     room
 }
 
@@ -83,7 +86,8 @@ fn assemble(here: &Path, target: &Path) -> PathBuf {
 fn python(target: &Path) -> Result<PathBuf, String> {
     if let Some(given) = std::env::var_os("SWATH_PYTHON") {
         let given = PathBuf::from(given);
-        return is_ready(&given).then_some(given).ok_or("SWATH_PYTHON lacks packages".to_owned());
+        let lacks = || format!("SWATH_PYTHON lacks one of {}", NEEDED.join(", "));
+        return is_ready(&given).then_some(given).ok_or_else(lacks);
     }
     let system = Path::new("python3");
     let version = "import sys; raise SystemExit(sys.version_info < (3, 10))";
@@ -101,16 +105,17 @@ fn python(target: &Path) -> Result<PathBuf, String> {
     if !succeeds(system, &["-m", "venv", &room.to_string_lossy()]) {
         return Err("python3 cannot make a virtual environment".to_owned());
     }
-    let mut install = vec!["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    install.extend(PACKAGES);
+    // What is imported is compiled then; the whole of it would take longer than the tests.
+    let pip = ["-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"];
+    let install = [&pip[..], &NEEDED, &WANTED].concat();
     if !succeeds(&python, &install) || !is_ready(&python) {
-        return Err(format!("{} cannot be installed", PACKAGES.join(", ")));
+        return Err(format!("{} cannot be installed", NEEDED.join(", ")));
     }
     Ok(python)
 }
 
 fn is_ready(python: &Path) -> bool {
-    succeeds(python, &["-c", &format!("import {}", PACKAGES.join(", "))])
+    succeeds(python, &["-c", &format!("import {}", NEEDED.join(", "))])
 }
 
 fn succeeds(program: &Path, args: &[&str]) -> bool {

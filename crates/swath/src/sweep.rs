@@ -65,8 +65,9 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::new(1, format!("threads: {error}")))?;
     let limits = args.resources.limits();
+    let points: Vec<u64> = (0..sweep.points()).collect();
     let checked = pool
-        .install(|| check(&sweep, args.resources.jobs(), limits))
+        .install(|| check(&sweep, &points, args.resources.jobs(), limits))
         .map_err(|error| Failure::new(2, error))?;
     drop(pool);
     if args.check {

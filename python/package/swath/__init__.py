@@ -7,7 +7,7 @@ Examples
 --------
 >>> import swath
 >>> result = swath.Plan.of("pbs-cases").run(form="quick")
->>> table = result.table()  # pyarrow.table(table), polars.from_arrow(table), …
+>>> table = result.table()  # pyarrow.table(table), polars.DataFrame(table), …
 >>> set(table.column("study"))
 {'pbs-cases'}
 """

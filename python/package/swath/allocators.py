@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import Protocol
 
 from . import _native
 
@@ -11,17 +10,59 @@ Run = tuple[int, int]
 """First frame and number of frames."""
 
 
-def _runs(blocks: list[Run]) -> list[Run]:
-    runs: list[Run] = []
-    for start, count in blocks:
-        if runs and sum(runs[-1]) == start:
-            runs[-1] = (runs[-1][0], runs[-1][1] + count)
-        else:
-            runs.append((start, count))
-    return runs
+class _Native(Protocol):
+    @property
+    def free_frames(self) -> int: ...
+    @property
+    def total_frames(self) -> int: ...
+    def free_blocks(self) -> list[Run]: ...
+    def check(self) -> None: ...
 
 
-class PageBuddy:
+class _Frames:
+    """What allocators over one range of frames have in common."""
+
+    _inner: _Native
+
+    def free_blocks(self) -> list[Run]:
+        """Return the free blocks, ascending."""
+        return self._inner.free_blocks()
+
+    def free_runs(self) -> list[Run]:
+        """Return the runs of free frames: blocks side by side are one."""
+        runs: list[Run] = []
+        for start, count in self.free_blocks():
+            if runs and sum(runs[-1]) == start:
+                runs[-1] = (runs[-1][0], runs[-1][1] + count)
+            else:
+                runs.append((start, count))
+        return runs
+
+    @property
+    def free_frames(self) -> int:
+        """Number of free frames."""
+        return self._inner.free_frames
+
+    @property
+    def total_frames(self) -> int:
+        """Number of frames, free or not."""
+        return self._inner.total_frames
+
+    def check(self) -> None:
+        """Walk every invariant.
+
+        Raises
+        ------
+        ValueError
+            The invariant that does not hold.
+        """
+        self._inner.check()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.free_frames} of {self.total_frames} frames free>"
+
+
+class PageBuddy(_Frames):
     """The page buddy system (PBS): blocks of any length at any frame.
 
     Parameters
@@ -44,6 +85,8 @@ class PageBuddy:
     124
     """
 
+    _inner: _native.Frames
+
     def __init__(
         self,
         frames: int,
@@ -53,21 +96,29 @@ class PageBuddy:
         top_order: int = 8,
         best_fit: bool = False,
     ) -> None:
-        self._native = _native.Frames(start, frames, granularity, top_order, best_fit)
+        self._inner = _native.Frames(start, frames, granularity, top_order, best_fit)
 
     def allocate(self, frames: int) -> list[Run]:
         """Allocate frames; return the blocks that they are in.
 
         Raises
         ------
+        MemoryError
+            If fewer are free; nothing has changed.
         ValueError
-            If fewer are free, or none are asked for; nothing has changed.
+            If none are asked for.
         """
-        return self._native.allocate(frames)
+        return self._inner.allocate(frames)
 
     def allocate_aligned(self, order: int) -> Run:
-        """Allocate ``2**order`` frames whose first is a multiple of their number."""
-        return self._native.allocate_aligned(order)
+        """Allocate ``2**order`` frames whose first is a multiple of their number.
+
+        Raises
+        ------
+        MemoryError
+            If there is no such block.
+        """
+        return self._inner.allocate_aligned(order)
 
     def free(self, start: int, frames: int) -> None:
         """Give frames back: any that are allocated, whatever blocks they came in.
@@ -77,42 +128,7 @@ class PageBuddy:
         ValueError
             If one of them is free or not the allocator's; nothing has changed.
         """
-        self._native.free(start, frames)
-
-    def free_blocks(self) -> list[Run]:
-        """Return the free blocks, ascending."""
-        return self._native.free_blocks()
-
-    def free_runs(self) -> list[Run]:
-        """Return the runs of free frames: blocks side by side are one."""
-        return _runs(self.free_blocks())
-
-    def as_array(self) -> npt.NDArray[np.uint64]:
-        """Return the free runs as an array of two columns."""
-        return np.array(self.free_runs(), dtype=np.uint64).reshape(-1, 2)
-
-    @property
-    def free_frames(self) -> int:
-        """Number of free frames."""
-        return self._native.free_frames
-
-    @property
-    def total_frames(self) -> int:
-        """Number of frames, free or not."""
-        return self._native.total_frames
-
-    def check(self) -> None:
-        """Walk every invariant.
-
-        Raises
-        ------
-        ValueError
-            The invariant that does not hold.
-        """
-        self._native.check()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.free_frames} of {self.total_frames} frames free>"
+        self._inner.free(start, frames)
 
 
 class BinaryBuddy(PageBuddy):
@@ -122,7 +138,7 @@ class BinaryBuddy(PageBuddy):
         super().__init__(frames, start=start, granularity=1, top_order=top_order)
 
 
-class AdaptiveBuddy:
+class AdaptiveBuddy(_Frames):
     """Adaptive-Buddy: blocks of powers of two over banks, packed so that banks can rest.
 
     Parameters
@@ -135,10 +151,12 @@ class AdaptiveBuddy:
         Prefer the fullest bank that serves; the paper takes the one that was used last.
     """
 
+    _inner: _native.Zone
+
     def __init__(
         self, frames: int, *, start: int = 0, bank_frames: int = 1 << 16, packed: bool = False
     ) -> None:
-        self._native = _native.Zone(start, frames, bank_frames, packed)
+        self._inner = _native.Zone(start, frames, bank_frames, packed)
 
     def allocate(self, order: int = 0, *, movable: bool = True) -> int:
         """Allocate ``2**order`` frames; return the first.
@@ -148,45 +166,23 @@ class AdaptiveBuddy:
         MemoryError
             If there is no such block.
         """
-        first = self._native.allocate(order, movable)
+        first = self._inner.allocate(order, movable)
         if first is None:
             raise MemoryError(f"no free block of order {order}")
         return first
 
     def free(self, start: int, order: int = 0) -> None:
         """Give ``2**order`` frames back."""
-        self._native.free(start, order)
-
-    def free_blocks(self) -> list[Run]:
-        """Return the free blocks, ascending."""
-        return self._native.free_blocks()
-
-    def free_runs(self) -> list[Run]:
-        """Return the runs of free frames."""
-        return _runs(self.free_blocks())
+        self._inner.free(start, order)
 
     @property
     def banks(self) -> int:
         """Number of banks."""
-        return self._native.banks
+        return self._inner.banks
 
     def bank_of(self, frame: int) -> int | None:
         """Return the bank of a frame."""
-        return self._native.bank_of(frame)
-
-    @property
-    def free_frames(self) -> int:
-        """Number of free frames."""
-        return self._native.free_frames
-
-    @property
-    def total_frames(self) -> int:
-        """Number of frames, free or not."""
-        return self._native.total_frames
-
-    def check(self) -> None:
-        """Walk every invariant; ``ValueError`` names the one that does not hold."""
-        self._native.check()
+        return self._inner.bank_of(frame)
 
 
 class SegmentSpace:
@@ -211,25 +207,31 @@ class SegmentSpace:
     def __init__(
         self, areas: list[Run], *, unit_order: int = 0, on_demand: bool = False
     ) -> None:
-        self._native = _native.Segments(areas, unit_order, on_demand)
+        self._inner = _native.Segments(areas, unit_order, on_demand)
 
     def allocate(self, frames: int) -> Run:
-        """Allocate a segment; return its first frame in the space of the areas, and their number."""
-        return self._native.allocate(frames)
+        """Allocate a segment; return its first frame in the space of the areas, and their number.
+
+        Raises
+        ------
+        MemoryError
+            If there is no place for it; nothing has changed.
+        """
+        return self._inner.allocate(frames)
 
     def free(self, start: int, frames: int) -> None:
         """Give a segment back."""
-        self._native.free(start, frames)
+        self._inner.free(start, frames)
 
     def extents(self, start: int, frames: int) -> list[Run]:
         """Return the frames that a segment lies in, area by area."""
-        return self._native.extents(start, frames)
+        return self._inner.extents(start, frames)
 
     @property
     def total_frames(self) -> int:
         """Number of frames of all areas."""
-        return self._native.total_frames
+        return self._inner.total_frames
 
     def check(self) -> None:
         """Walk every invariant; ``ValueError`` names the one that does not hold."""
-        self._native.check()
+        self._inner.check()

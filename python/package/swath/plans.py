@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from . import _native
 from .results import Table
@@ -15,9 +19,23 @@ from .sources import Recording, Snapshot
 Form = Literal["quick", "full"]
 
 
-def _json(value: object) -> str:
-    # Numbers of NumPy know their own value.
-    return json.dumps(value, default=lambda other: other.item())
+def _plain(value: object) -> Any:
+    """Return a value of NumPy as Python's, for JSON."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"a plan holds numbers, texts, lists and tables, not {type(value).__name__}")
+
+
+def as_json(value: object) -> str:
+    """Return a value of a plan as JSON."""
+    return json.dumps(value, default=_plain)
+
+
+def is_quick(form: Form) -> bool:
+    """Return whether a form of a plan is the quick one."""
+    if form not in ("quick", "full"):
+        raise ValueError(f"form: {form!r} is neither 'quick' nor 'full'")
+    return form == "quick"
 
 
 def studies() -> list[str]:
@@ -77,6 +95,7 @@ class Plan:
         return Plan(Path(path).read_text(encoding="utf-8"), os.fspath(path))
 
     def __getitem__(self, key: str) -> Any:
+        """Return the value of a key with its tables; ``KeyError`` if the plan has none."""
         return json.loads(_native.plan_get(self.text, key))
 
     def replace(
@@ -100,7 +119,7 @@ class Plan:
         text = self.text
         of_machine = {f"machine.{key}": value for key, value in (machine or Machine()).keys.items()}
         for key, value in {**(keys or {}), **of_machine}.items():
-            text = _native.plan_set(text, key, _json(value))
+            text = _native.plan_set(text, key, as_json(value))
         return Plan(text, self.name)
 
     def run(
@@ -108,8 +127,8 @@ class Plan:
         form: Form = "quick",
         *,
         seed: int | None = None,
-        memory: Snapshot | str | os.PathLike[str] | None = None,
-        accesses: Recording | str | os.PathLike[str] | None = None,
+        memory: Snapshot | npt.ArrayLike | os.PathLike[str] | None = None,
+        accesses: Recording | npt.ArrayLike | os.PathLike[str] | None = None,
         threads: int = 0,
     ) -> Result:
         """Run the study, without the interpreter's lock.
@@ -121,9 +140,10 @@ class Plan:
         seed
             Another seed than the plan's.
         memory
-            Free frames of a real machine, or a snapshot's file.
+            Free frames in place of the plan's: a snapshot, its file, or runs as
+            :class:`Snapshot` takes them.
         accesses
-            Accesses of a real program, or a trace's file.
+            Accesses in place of the plan's: a recording, a trace's file, or an array of addresses.
         threads
             As many as processors if 0.
 
@@ -131,18 +151,29 @@ class Plan:
         -------
         Result
             That of ``swath study``, byte for byte.
+
+        Raises
+        ------
+        ValueError
+            If the plan cannot be run, with the key and the reason, or input is malformed.
+        FileNotFoundError
+            If a file is not there.
         """
-        free = memory if isinstance(memory, Snapshot) else Snapshot.at(memory)
-        trace = accesses if isinstance(accesses, Recording) else Recording.at(accesses)
-        with free.file() as memory_file, trace.file() as trace_file:
+        if isinstance(memory, (str, os.PathLike)):
+            memory = Snapshot.load(memory)
+        elif memory is not None and not isinstance(memory, Snapshot):
+            memory = Snapshot(memory)
+        with contextlib.ExitStack() as stack:
+            if accesses is not None and not isinstance(accesses, (str, os.PathLike)):
+                recording = accesses if isinstance(accesses, Recording) else Recording(accesses)
+                accesses = stack.enter_context(recording.as_file())
             outcome = _native.run(
                 self.name,
                 self.text,
-                _is_quick(form),
+                is_quick(form),
                 seed,
-                memory_file,
-                free.unknown_free,
-                trace_file,
+                None if memory is None else memory._native,
+                None if accesses is None else os.fspath(accesses),
                 threads,
             )
         return Result(outcome)
@@ -154,12 +185,6 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<swath.Plan of {self.study}>"
-
-
-def _is_quick(form: Form) -> bool:
-    if form not in ("quick", "full"):
-        raise ValueError(f"form: {form!r} is neither 'quick' nor 'full'")
-    return form == "quick"
 
 
 class Result:

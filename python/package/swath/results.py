@@ -17,7 +17,7 @@ class Table:
     """Named columns of one type each, for data frames.
 
     It takes part in Arrow's PyCapsule interface, so that ``pyarrow.table(table)``,
-    ``polars.from_arrow(table)`` and ``duckdb`` take it as it is, without a copy of theirs.
+    ``polars.DataFrame(table)`` and ``duckdb`` take it as it is, without a copy of theirs.
 
     A row of a result is a point of a series (``kind`` is ``series``) or a claim (``claim``):
     ``place`` is the figure, or where the paper makes the claim, ``subject`` the design, or the claim
@@ -54,9 +54,7 @@ class Table:
         """Return the rows as a data frame of polars."""
         import polars
 
-        frame = polars.from_arrow(self)
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+        return polars.DataFrame(self)
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the rows as Parquet."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,38 +18,48 @@ READ, WRITE, FETCH = 0, 1, 2
 
 
 class Snapshot:
-    """The free frames of a machine, from ``swath snapshot``.
+    """The free frames of a machine: from ``swath snapshot``, from arrays, or from an allocator.
 
-    Attributes
+    Parameters
     ----------
     free
         First frame and number of frames of each free run, ascending: an array of two columns.
+
+    Examples
+    --------
+    >>> from swath import PageBuddy, Plan
+    >>> memory = PageBuddy(1 << 16)
+    >>> _ = memory.allocate(5000)
+    >>> Snapshot(memory.free_runs()).free
+    array([[ 5000, 60536]], dtype=uint64)
     """
 
-    def __init__(self, path: str | None, unknown_free: bool, given: bool = True) -> None:
-        self._path, self._given, self.unknown_free = path, given, unknown_free
+    def __init__(self, free: npt.ArrayLike) -> None:
+        runs = _whole("free", free, "<u8")
+        if runs.ndim != 2 or runs.shape[1] != 2:
+            raise ValueError(f"free: two columns are wanted, not the shape {runs.shape}")
+        self._native = _native.Memory.of(runs.tobytes())
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, unknown_free: bool = False) -> Snapshot:
-        """Read a snapshot; ``unknown_free`` counts frames of unknown state as free."""
-        snapshot = Snapshot(os.fspath(path), unknown_free)
-        _ = snapshot.free
+    def load(path: str | os.PathLike[str] | None = None, *, unknown_free: bool = False) -> Snapshot:
+        """Read a snapshot; the one that comes with Swath if no path is given.
+
+        Parameters
+        ----------
+        path
+            The file.
+        unknown_free
+            Count frames of unknown state as free.
+        """
+        snapshot = Snapshot.__new__(Snapshot)
+        file = None if path is None else os.fspath(path)
+        snapshot._native = _native.Memory.load(file, unknown_free)
         return snapshot
-
-    @staticmethod
-    def at(path: str | os.PathLike[str] | None) -> Snapshot:
-        """Name a snapshot without reading it, or none."""
-        return Snapshot(None if path is None else os.fspath(path), False, path is not None)
 
     @property
     def free(self) -> npt.NDArray[np.uint64]:
-        data = _native.read_free(self._path, self.unknown_free)
-        return np.frombuffer(data, dtype="<u8").reshape(-1, 2)
-
-    @contextlib.contextmanager
-    def file(self) -> Iterator[str | None]:
-        """Have the snapshot as a file."""
-        yield self._path if self._given else None
+        """First frame and number of frames of each free run: an array of two columns."""
+        return np.frombuffer(self._native.runs(), dtype="<u8").reshape(-1, 2)
 
 
 class Recording:
@@ -77,44 +88,38 @@ class Recording:
         kinds: npt.ArrayLike = READ,
         lengths: npt.ArrayLike = 8,
     ) -> None:
-        given = np.asarray(addresses)
-        if given.dtype.kind not in "ui":
-            raise ValueError(f"addresses: whole numbers are wanted, not {given.dtype}")
-        if given.dtype.kind == "i" and given.size and given.min() < 0:
-            raise ValueError("addresses: one is negative")
-        self.addresses: npt.NDArray[np.uint64] = np.ascontiguousarray(given.ravel(), dtype="<u8")
+        self.addresses = _whole("addresses", addresses, "<u8").ravel()
         self.kinds = self._column("kinds", kinds, "u1")
         self.lengths = self._column("lengths", lengths, "<u2")
-        self._path: str | None = None
-        self._given = True
+        self._name = "array.swtrace"
 
-    def _column(self, name: str, values: npt.ArrayLike, of: str) -> npt.NDArray[np.integer]:
-        wide = np.asarray(values)
-        most = np.iinfo(of).max
-        if wide.dtype.kind not in "uib" or (wide.size and not 0 <= wide.min() <= wide.max() <= most):
-            raise ValueError(f"{name}: whole numbers from 0 to {most} are wanted")
-        if wide.ndim and wide.size != self.addresses.size:
-            raise ValueError(f"{name}: {wide.size} for {self.addresses.size} addresses")
-        column = np.broadcast_to(wide.ravel() if wide.ndim else wide, self.addresses.shape)
-        return np.ascontiguousarray(column, dtype=of)
+    def _column(self, name: str, values: npt.ArrayLike, of: str) -> npt.NDArray[Any]:
+        column = _whole(name, values, of)
+        if column.ndim and column.size != self.addresses.size:
+            raise ValueError(f"{name}: {column.size} for {self.addresses.size} addresses")
+        return np.ascontiguousarray(np.broadcast_to(column.ravel(), self.addresses.shape))
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, limit: int | None = None) -> Recording:
-        """Read a trace into arrays, or its first ``limit`` accesses."""
+    def load(path: str | os.PathLike[str] | None = None, *, limit: int | None = None) -> Recording:
+        """Read a trace into arrays; the one that comes with Swath if no path is given.
+
+        Parameters
+        ----------
+        path
+            A file of any format that ``swath study --accesses`` reads.
+        limit
+            Read the first accesses alone, at most so many.
+        """
         most = 2**63 - 1 if limit is None else limit
-        addresses, lengths, kinds = _native.read_accesses(os.fspath(path), most)
-        return Recording(
+        file = None if path is None else os.fspath(path)
+        addresses, lengths, kinds = _native.read_accesses(file, most)
+        recording = Recording(
             np.frombuffer(addresses, "<u8"),
             np.frombuffer(kinds, "u1"),
             np.frombuffer(lengths, "<u2"),
         )
-
-    @staticmethod
-    def at(path: str | os.PathLike[str] | None) -> Recording:
-        """Name a trace without reading it, or none."""
-        recording = Recording(np.empty(0, dtype=np.uint64))
-        recording._path = None if path is None else os.fspath(path)
-        recording._given = path is not None
+        # A result names the file that its accesses are from.
+        recording._name = recording._name if file is None else os.path.basename(file)
         return recording
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -123,15 +128,22 @@ class Recording:
         _native.write_accesses(os.fspath(path), *(column.tobytes() for column in columns))
 
     @contextlib.contextmanager
-    def file(self) -> Iterator[str | None]:
-        """Have the trace as a file."""
-        if self._path is not None or not self._given:
-            yield self._path
-            return
+    def as_file(self) -> Iterator[str]:
+        """Have the accesses as a file for a while."""
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "array.swtrace")
+            path = os.path.join(folder, self._name)
             self.save(path)
             yield path
 
     def __len__(self) -> int:
         return self.addresses.size
+
+
+def _whole(name: str, values: npt.ArrayLike, of: str) -> npt.NDArray[Any]:
+    """Return whole numbers as an array of a type, or refuse those that it does not hold."""
+    given, most = np.asarray(values), np.iinfo(of).max
+    if given.size == 0:
+        given = given.astype(of)
+    if given.dtype.kind not in "uib" or (given.size and not 0 <= given.min() <= given.max() <= most):
+        raise ValueError(f"{name}: whole numbers from 0 to {most} are wanted")
+    return np.ascontiguousarray(given, dtype=of) if given.ndim else given.astype(of)

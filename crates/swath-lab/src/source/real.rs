@@ -78,6 +78,14 @@ pub struct RealInput {
     pub measure: bool,
 }
 
+impl RealInput {
+    /// The name of its file of accesses, as a result gives it: the same file gives the same bytes
+    /// wherever it lies.
+    pub fn accesses_name(&self) -> Option<String> {
+        self.accesses.as_deref().map(file_name)
+    }
+}
+
 /// The free memory of a real machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Machine {

@@ -308,8 +308,8 @@ impl<S: Study> Ready<S> {
             if let Some(machine) = run.real.memory.as_ref().filter(|_| S::USES.memory) {
                 keys.insert("real_memory".to_owned(), machine.name.clone().into());
             }
-            if let Some(file) = run.real.accesses.as_ref().filter(|_| S::USES.accesses) {
-                keys.insert("real_accesses".to_owned(), file.display().to_string().into());
+            if let Some(file) = run.real.accesses_name().filter(|_| S::USES.accesses) {
+                keys.insert("real_accesses".to_owned(), file.into());
             }
         }
         json

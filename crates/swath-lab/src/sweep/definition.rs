@@ -333,8 +333,6 @@ impl Sweep {
     pub fn to_json(&self) -> serde_json::Value {
         let keys: serde_json::Map<_, _> =
             self.keys.iter().map(|key| (key.path.clone(), json!(key.values))).collect();
-        let file =
-            |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         json!({
             "study": self.study,
             "plan": self.plan,
@@ -344,7 +342,7 @@ impl Sweep {
             "quick": self.quick,
             "refused": self.refused,
             "memory": self.real.memory.as_ref().map(|machine| machine.name.clone()),
-            "accesses": self.real.accesses.as_deref().map(file),
+            "accesses": self.real.accesses_name(),
         })
     }
 }

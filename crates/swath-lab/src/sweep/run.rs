@@ -57,14 +57,19 @@ pub struct Checked {
     pub refused: u64,
 }
 
-/// Reads the plan of every point, on the current thread pool, and finds out how many points keep
+/// Reads the plans of these points, on the current thread pool, and finds out how many of them keep
 /// within the limits at a time.
 ///
 /// # Errors
 /// [`PlanError`] of the first point that is refused, unless the sweep skips such points, or that
 /// takes more memory than it may.
-pub fn check(sweep: &Sweep, threads: u64, limits: Limits) -> Result<Checked, PlanError> {
-    let (shared, points) = (Shared::default(), sweep.points());
+pub fn check(
+    sweep: &Sweep,
+    points: &[u64],
+    threads: u64,
+    limits: Limits,
+) -> Result<Checked, PlanError> {
+    let shared = Shared::default();
     let run = Run {
         quick: sweep.quick,
         real: &sweep.real,
@@ -72,7 +77,7 @@ pub fn check(sweep: &Sweep, threads: u64, limits: Limits) -> Result<Checked, Pla
         journal: None,
         shared: &shared,
     };
-    let one = |point: u64| -> Result<Checked, PlanError> {
+    let one = |&point: &u64| -> Result<Checked, PlanError> {
         let plan = match sweep.read_point(point) {
             Err(_) if sweep.refused == OnRefusal::Skip => {
                 return Ok(Checked { threads, memory_bytes: 0, refused: 1 });
@@ -85,7 +90,7 @@ pub fn check(sweep: &Sweep, threads: u64, limits: Limits) -> Result<Checked, Pla
         Ok(Checked { threads, memory_bytes: plan.needs(&run).memory_bytes(1), refused: 0 })
     };
     // In the points' order, so that the first error is that of any number of threads.
-    let each: Vec<Result<Checked, PlanError>> = (0..points).into_par_iter().map(one).collect();
+    let each: Vec<Result<Checked, PlanError>> = points.par_iter().map(one).collect();
     let nothing = Checked { threads, memory_bytes: 0, refused: 0 };
     let all = each.into_iter().try_fold(nothing, |all, one| {
         let one = one?;

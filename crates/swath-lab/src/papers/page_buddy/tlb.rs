@@ -432,8 +432,8 @@ fn notes(plan: &TlbPlan, run: &Run<'_>) -> Vec<String> {
     if let Some(machine) = &run.real.memory {
         notes.push(format!("Free memory of a real machine: {}.", machine.name));
     }
-    if let Some(file) = &run.real.accesses {
-        notes.push(format!("Accesses of a real program: {}.", file.display()));
+    if let Some(file) = run.real.accesses_name() {
+        notes.push(format!("Accesses of a real program: {file}."));
     }
     notes
 }
