@@ -743,7 +743,7 @@ proptest! {
         }
         layers.extend(compressed(&bytes).map(|(_, packed)| packed));
         for layer in layers {
-            for format in [None, Some(TraceFormat::Lackey), Some(TraceFormat::ChampSim), Some(TraceFormat::Plain), Some(TraceFormat::Swath)] {
+            for format in [None, Some(TraceFormat::Lackey), Some(TraceFormat::ChampSim), Some(TraceFormat::DrMemTrace), Some(TraceFormat::Plain), Some(TraceFormat::Swath)] {
                 let (all, failure) = read(&layer, format);
                 if let Some(error) = failure {
                     prop_assert!(!error.to_string().is_empty());

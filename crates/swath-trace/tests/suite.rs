@@ -2,6 +2,7 @@
 
 mod access;
 mod access_record;
+mod drmemtrace;
 mod files;
 mod heap_events;
 mod heap_record;

@@ -52,8 +52,8 @@ pub(crate) struct StudyArgs {
     /// Count the frames of a snapshot whose state is unknown as free.
     #[arg(long, requires = "memory")]
     unknown_free: bool,
-    /// Use the accesses of a real program: valgrind lackey's text, ChampSim's
-    /// records, plain text or CSV of addresses and kinds, or `swath record accesses`, plain or
+    /// Use the accesses of a real program: valgrind lackey's text, records of
+    /// ChampSim or of DynamoRIO's drmemtrace, plain text or CSV of addresses and kinds, or `swath record accesses`, plain or
     /// compressed.
     #[arg(long, value_name = "FILE")]
     accesses: Option<PathBuf>,

@@ -1,13 +1,14 @@
 //! Address traces: the accesses of a program, in order, and what it did to its
 //! address space between them.
 //!
-//! A [`TraceReader`] reads four formats (valgrind lackey's text, ChampSim's
-//! records, plain text or CSV, and Swath's own `.swtrace`), plain or compressed, within bounded
+//! A [`TraceReader`] reads five formats (valgrind lackey's text, the records of ChampSim and of
+//! DynamoRIO's drmemtrace, plain text or CSV, and Swath's own `.swtrace`), plain or compressed, within bounded
 //! memory; a [`TraceWriter`] writes the last, and [`record_accesses`] makes one
 //! of a command that it runs.
 
 mod champsim;
 pub(crate) mod content;
+mod drmemtrace;
 pub(crate) mod event;
 pub(crate) mod file;
 mod lackey;

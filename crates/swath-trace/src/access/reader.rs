@@ -1,8 +1,8 @@
 //! Address traces of real programs, as one stream of accesses.
 //!
-//! [`TraceReader`] reads four formats, each plain or compressed with gzip, xz or
+//! [`TraceReader`] reads five formats, each plain or compressed with gzip, xz or
 //! zstd, and never holds more than a buffer of the file: valgrind lackey's
-//! text, ChampSim's binary records, plain text or CSV, and Swath's own, which a [`TraceWriter`]
+//! text, the binary records of ChampSim and of DynamoRIO, plain text or CSV, and Swath's own, which a [`TraceWriter`]
 //! writes. `docs/formats.md` describes them byte by byte. What a program did to
 //! its address space meanwhile comes with [`TraceReader::items`].
 //!
@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use crate::access::champsim::ChampSim;
 use crate::access::content::{Compression, Content, TraceError};
+use crate::access::drmemtrace::DrMemTrace;
 use crate::access::event::{BATCH, Batch, MemoryAccess, TraceEvent, TraceHeader, TraceItem};
 use crate::access::file::{Swath, TRACE_FORMAT};
 use crate::access::lackey::Lackey;
@@ -41,6 +42,9 @@ pub enum TraceFormat {
     /// ChampSim's 64-byte records.
     #[serde(rename = "champsim")]
     ChampSim,
+    /// The 12-byte entries of DynamoRIO's drmemtrace.
+    #[serde(rename = "drmemtrace")]
+    DrMemTrace,
     /// An address, a kind and perhaps a length on a line, or CSV of these.
     Plain,
     /// Swath's own.
@@ -49,7 +53,7 @@ pub enum TraceFormat {
 
 impl TraceFormat {
     /// Returns the format that a file's name shows: `NAME.lackey`, `.log` and
-    /// `.txt`; `NAME.csv`; `NAME.champsim` and `.champsimtrace`; `NAME.swtrace`; all of
+    /// `.txt`; `NAME.csv`; `NAME.champsim` and `.champsimtrace`; `NAME.drmemtrace`; `NAME.swtrace`; all of
     /// them also with `.gz`, `.xz` or `.zst` after it.
     pub fn of_name(path: &Path) -> Option<Self> {
         let extension = |path: &Path| Some(path.extension()?.to_str()?.to_ascii_lowercase());
@@ -61,6 +65,7 @@ impl TraceFormat {
             "lackey" | "log" | "txt" => Some(Self::Lackey),
             "csv" => Some(Self::Plain),
             "champsim" | "champsimtrace" => Some(Self::ChampSim),
+            "drmemtrace" => Some(Self::DrMemTrace),
             "swtrace" => Some(Self::Swath),
             _ => None,
         }
@@ -72,6 +77,8 @@ impl TraceFormat {
             Some(Self::Swath)
         } else if head.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n')) {
             Some(if Plain::is_plausible(head) { Self::Plain } else { Self::Lackey })
+        } else if DrMemTrace::is_plausible(head) {
+            Some(Self::DrMemTrace)
         } else if ChampSim::is_plausible(head) {
             Some(Self::ChampSim)
         } else {
@@ -84,6 +91,7 @@ impl TraceFormat {
 enum Decoder {
     Lackey(Lackey),
     ChampSim(ChampSim),
+    DrMemTrace(DrMemTrace),
     Plain(Plain),
     Swath(Swath),
 }
@@ -144,6 +152,7 @@ impl TraceReader {
         let decoder = match format {
             TraceFormat::Lackey => Decoder::Lackey(Lackey::new(input)),
             TraceFormat::ChampSim => Decoder::ChampSim(ChampSim::new(input)),
+            TraceFormat::DrMemTrace => Decoder::DrMemTrace(DrMemTrace::new(input)),
             TraceFormat::Plain => Decoder::Plain(Plain::new(input)),
             TraceFormat::Swath => Decoder::Swath(Swath::new(input)?),
         };
@@ -176,7 +185,7 @@ impl TraceReader {
     pub fn header(&self) -> Option<&TraceHeader> {
         match &self.decoder {
             Decoder::Swath(swath) => swath.header(),
-            Decoder::Lackey(_) | Decoder::ChampSim(_) | Decoder::Plain(_) => None,
+            _ => None,
         }
     }
 
@@ -185,7 +194,7 @@ impl TraceReader {
     pub fn programs(&self) -> Option<&CommandPrograms> {
         match &self.decoder {
             Decoder::Swath(swath) => swath.programs(),
-            Decoder::Lackey(_) | Decoder::ChampSim(_) | Decoder::Plain(_) => None,
+            _ => None,
         }
     }
 
@@ -241,6 +250,7 @@ impl TraceReader {
         let decoded = match &mut self.decoder {
             Decoder::Lackey(lackey) => lackey.decode(&mut self.batch),
             Decoder::ChampSim(champsim) => champsim.decode(&mut self.batch.accesses),
+            Decoder::DrMemTrace(entries) => entries.decode(&mut self.batch.accesses),
             Decoder::Plain(plain) => plain.decode(&mut self.batch.accesses),
             Decoder::Swath(swath) => swath.decode(&mut self.batch),
         };
