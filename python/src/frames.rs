@@ -46,7 +46,7 @@ fn map_of<T>(frames: Run, build: impl FnOnce(&MemoryMap<'_>) -> PyResult<T>) -> 
 
 enum Buddy {
     Head(PageBuddy<Vec<u64>, HeadOfList>),
-    Best(PageBuddy<Vec<u64>, BestFit>),
+    Best(Box<PageBuddy<Vec<u64>, BestFit>>),
 }
 
 /// A page buddy system (PBS), or a binary one (BBS), over one range of frames, all free.
@@ -57,14 +57,14 @@ impl Frames {
     fn get(&self) -> &dyn FrameAllocator {
         match &self.0 {
             Buddy::Head(buddy) => buddy,
-            Buddy::Best(buddy) => buddy,
+            Buddy::Best(buddy) => &**buddy,
         }
     }
 
     fn get_mut(&mut self) -> &mut dyn FrameAllocator {
         match &mut self.0 {
             Buddy::Head(buddy) => buddy,
-            Buddy::Best(buddy) => buddy,
+            Buddy::Best(buddy) => &mut **buddy,
         }
     }
 }
@@ -91,7 +91,7 @@ impl Frames {
         map_of((start, count), |map| {
             let buddy = match best_fit {
                 false => Buddy::Head(build(map, config)?),
-                true => Buddy::Best(build(map, config)?),
+                true => Buddy::Best(Box::new(build(map, config)?)),
             };
             Ok(Self(buddy))
         })

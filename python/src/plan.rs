@@ -70,6 +70,9 @@ pub(crate) fn plan_set(text: &str, key: &str, json: &str) -> PyResult<String> {
 #[pyclass(module = "swath._native", frozen)]
 pub(crate) struct Outcome(Found);
 
+/// The most threads of a run.
+const THREADS_MAX: usize = 1 << 10;
+
 /// Runs a plan on so many threads, or on as many as processors.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "called by keyword from the package around it")]
@@ -94,6 +97,9 @@ pub(crate) fn run(
         if given && !used {
             return Err(refused(format!("{what}: the study {} uses none", plan.about().study)));
         }
+    }
+    if threads > THREADS_MAX {
+        return Err(refused(format!("threads: {threads}, of at most {THREADS_MAX}")));
     }
     accesses.as_deref().map_or(Ok(()), there)?;
     let memory = memory.map(|memory| Arc::clone(&memory.0));

@@ -121,6 +121,8 @@ def test_plans_refuse_by_key():
         plan.replace({"machine": object()})
     with pytest.raises(ValueError, match="uses none"):
         swath.Plan.of("pbs-cases").run(memory=[(0, 1)])
+    with pytest.raises(ValueError, match="threads"):
+        plan.run(threads=10**6)
     with pytest.raises(ValueError, match="neither"):
         plan.run("slow")  # type: ignore[arg-type]
 
