@@ -195,7 +195,6 @@ def test_dask_with_a_worker_killed_in_the_middle(expected):
 @pytest.mark.parametrize(
     "needs, launch",
     [
-        ("distributed", [sys.executable, "dask_sweep.py"]),
         ("submitit", [sys.executable, "submitit_sweep.py"]),
         ("mpi4py", ["mpiexec", "-n", "3", sys.executable, "-m", "mpi4py.futures", "mpi_sweep.py"]),
     ],
