@@ -42,13 +42,13 @@ mod kind {
     pub(super) const MAX: u16 = UNTAKEN_JUMP;
 }
 
-struct Entry {
+struct TraceEntry {
     of: u16,
     size: u16,
     addr: [u8; 8],
 }
 
-impl Entry {
+impl TraceEntry {
     #[inline]
     fn read(bytes: &[u8; ENTRY_BYTES]) -> Self {
         let [a, b, c, d, addr @ ..] = *bytes;
@@ -75,7 +75,7 @@ impl DrMemTrace {
     /// Returns true if `head` starts with a header and holds no entry that cannot be.
     pub(crate) fn is_plausible(head: &[u8]) -> bool {
         let (entries, _) = head.as_chunks();
-        let mut entries = entries.iter().map(Entry::read);
+        let mut entries = entries.iter().map(TraceEntry::read);
         let begins = entries.next().is_some_and(|first| {
             first.of == kind::HEADER && first.size == 0 && first.value() <= VERSION_MAX
         });
@@ -103,7 +103,7 @@ impl DrMemTrace {
                 if out.len() >= BATCH {
                     break;
                 }
-                if let Err(what) = push(&Entry::read(bytes), next, out) {
+                if let Err(what) = push(&TraceEntry::read(bytes), next, out) {
                     return Err(TraceError::Record { offset: offset + done as u64, what });
                 }
                 done += ENTRY_BYTES;
@@ -115,7 +115,11 @@ impl DrMemTrace {
 }
 
 /// Appends the accesses of an entry; `next` is the end of the last instruction.
-fn push(entry: &Entry, next: &mut u64, out: &mut Vec<MemoryAccess>) -> Result<(), &'static str> {
+fn push(
+    entry: &TraceEntry,
+    next: &mut u64,
+    out: &mut Vec<MemoryAccess>,
+) -> Result<(), &'static str> {
     let mut access = |addr: u64, size: u16, kind| {
         let access = MemoryAccess::new(VirtAddr::new(addr), size.max(1), kind);
         out.push(access.ok_or("an access that ends beyond the last address")?);
@@ -136,7 +140,7 @@ fn push(entry: &Entry, next: &mut u64, out: &mut Vec<MemoryAccess>) -> Result<()
             }
             Ok(())
         }
-        0..=kind::MAX => Ok(()),
+        of if of <= kind::MAX => Ok(()),
         _ => Err("a type of entry that does not exist"),
     }
 }
