@@ -45,7 +45,7 @@ fn map_of<T>(frames: Run, build: impl FnOnce(&MemoryMap<'_>) -> PyResult<T>) -> 
 }
 
 enum Buddy {
-    Head(PageBuddy<Vec<u64>, HeadOfList>),
+    Head(Box<PageBuddy<Vec<u64>, HeadOfList>>),
     Best(Box<PageBuddy<Vec<u64>, BestFit>>),
 }
 
@@ -56,14 +56,14 @@ pub(crate) struct Frames(Buddy);
 impl Frames {
     fn get(&self) -> &dyn FrameAllocator {
         match &self.0 {
-            Buddy::Head(buddy) => buddy,
+            Buddy::Head(buddy) => &**buddy,
             Buddy::Best(buddy) => &**buddy,
         }
     }
 
     fn get_mut(&mut self) -> &mut dyn FrameAllocator {
         match &mut self.0 {
-            Buddy::Head(buddy) => buddy,
+            Buddy::Head(buddy) => &mut **buddy,
             Buddy::Best(buddy) => &mut **buddy,
         }
     }
@@ -90,7 +90,7 @@ impl Frames {
         let config = BuddyConfig::new(granularity, order(top_order)?).map_err(refused)?;
         map_of((start, count), |map| {
             let buddy = match best_fit {
-                false => Buddy::Head(build(map, config)?),
+                false => Buddy::Head(Box::new(build(map, config)?)),
                 true => Buddy::Best(Box::new(build(map, config)?)),
             };
             Ok(Self(buddy))
