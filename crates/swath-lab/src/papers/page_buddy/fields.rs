@@ -46,10 +46,17 @@ impl FieldsPlan {
 
 /// The name of a design whose table has this field: the paper's on the machine's own.
 pub(crate) fn name_under(machine: &MachinePlan, field: ContiguityBits, design: &str) -> String {
-    match field == machine.contiguity_bits || design == "TRAD" {
+    match field == machine.contiguity_bits || design.starts_with("TRAD") {
         true => design.to_owned(),
         false => format!("{design}, {}", field.title(machine.format)),
     }
+}
+
+/// The designs in the order of the figures, those of other fields last.
+pub(crate) fn designs_of(grid: &Grid) -> Vec<String> {
+    let mut designs: Vec<String> = grid.values(DESIGN).iter().map(ToString::to_string).collect();
+    designs.sort_by_key(|design| design.contains("bits"));
+    designs
 }
 
 /// The largest share of cycles that PBS saves over a design on category II, both with

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use swath_hw::dram::trace::TraceFormat;
 
 use crate::papers::page_buddy::energy;
-use crate::papers::page_buddy::fields::{self, FieldsPlan, Gains, name_under};
+use crate::papers::page_buddy::fields::{self, FieldsPlan, Gains, designs_of, name_under};
 use crate::papers::page_buddy::savings::{
     self, AS_MEASURED, CATEGORY, DESIGN, LEVEL, READING, Scope, WORKLOAD,
 };
@@ -348,13 +348,6 @@ fn x_axis(grid: &Grid) -> (FigureKind, &'static str, &'static str) {
         Some(Value::Word(_)) => (FigureKind::Bars, "memory", "memory"),
         _ => (FigureKind::LinesLog2, "free_block_frames", "free block size (pages)"),
     }
-}
-
-/// The designs in the order of the figures, those of other fields last.
-fn designs_of(grid: &Grid) -> Vec<String> {
-    let mut designs: Vec<String> = grid.values(DESIGN).iter().map(ToString::to_string).collect();
-    designs.sort_by_key(|design| design.contains(','));
-    designs
 }
 
 /// The workloads of a category that were measured.

@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::papers::page_buddy::beyond::demand::{
     PAGING, Paging, Placed, TURNS, Together, with_tables, workload,
 };
+use crate::papers::page_buddy::fields::designs_of;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, WORKLOAD};
-use crate::papers::page_buddy::setting::BlockFrames;
+use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::timed::{Bringing, SystemMachine, Timed, TimedSystem};
-use crate::papers::page_buddy::translation::{Design, MeasureError};
+use crate::papers::page_buddy::translation::{Design, Hardware, MeasureError, Scheme};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::Random;
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms};
@@ -32,6 +33,8 @@ pub struct CyclesPlan {
     pub system: SystemMachine,
     /// Cycles from the walk that finds no page until the page has come.
     pub fault_cycles: Bounded<0, 10_000_000>,
+    /// Contiguity fields that are measured beside the machine's own.
+    pub fields: Distinct<ContiguityBits>,
     /// Large pages.
     pub large: CyclesLoad,
     /// Demand paging.
@@ -53,8 +56,27 @@ pub struct CyclesLoad {
 
 impl CyclesPlan {
     /// Refuses a machine that cannot be.
-    pub(crate) fn check(&self) -> Result<(), Refused> {
+    pub(crate) fn check(&self, machine: &MachinePlan) -> Result<(), Refused> {
+        self.fields.iter().try_for_each(|field| field.check("cycles.fields", machine.format))?;
         self.system.check("cycles.system.walks_max")
+    }
+
+    /// Returns each design with each field: TRAD, whose table tells of no contiguity, also with large
+    /// pages, with the machine's own alone.
+    pub(crate) fn with_fields<'d>(
+        &self,
+        machine: &MachinePlan,
+        designs: &'d [Design],
+    ) -> Vec<(&'d Design, ContiguityBits)> {
+        let own = machine.contiguity_bits;
+        let others = self.fields.iter().copied().filter(|&field| field != own);
+        let fields = [own].into_iter().chain(others);
+        let with = |field| {
+            let told = |design: &Design| !matches!(design.scheme, Scheme::Trad | Scheme::Large);
+            let designs = designs.iter().filter(move |design| field == own || told(design));
+            designs.map(move |design| (design, field))
+        };
+        fields.flat_map(with).collect()
     }
 
     /// The memory of one form.
@@ -110,14 +132,14 @@ impl TimedTogether {
 pub(crate) fn on_demand(
     plan: &CyclesPlan,
     system: &TimedSystem<'_>,
-    design: &Design,
+    (design, contiguity): (&Design, ContiguityBits),
     paging: Paging,
     TimedTogether { together, timed }: &TimedTogether,
     memory: (u64, f64, f64),
     random: &mut Random,
 ) -> Result<Metrics, MeasureError> {
     let placed = Placed::of(design, paging, together, memory, random)?;
-    let hardware = system.hardware;
+    let hardware = &Hardware { contiguity, ..*system.hardware };
     with_tables(hardware, design, paging, together, &placed, |regime, memory, fault| {
         let run = |paging: Option<Bringing<'_>>| {
             let stats = system.run(&plan.system, timed, regime, memory, paging, &mut |_| {})?;
@@ -176,8 +198,7 @@ pub(crate) fn large_figures(grid: &Grid) -> Vec<Drawn> {
             .filter_map(|level| Some(to(grid, Some(level), design, "TRAD")?.point(level.clone())));
         Series::new(id, LEVEL, "cycles_to_trad", design, points.collect::<Vec<_>>())
     };
-    let designs: Vec<String> = grid.values(DESIGN).iter().map(ToString::to_string).collect();
-    vec![Drawn { figure, series: designs.iter().map(of).collect() }]
+    vec![Drawn { figure, series: designs_of(grid).iter().map(of).collect() }]
 }
 
 /// The mean of a metric of demand paging over workloads and sizes, in millions.
@@ -216,7 +237,7 @@ pub(crate) fn demand_figures(pagings: &[Paging], fault_cycles: u64, grid: &Grid)
                 });
                 Series::new(id, PAGING, "cycles_millions", design, points.collect::<Vec<_>>())
             };
-            let series = ["TRAD", "PCAD", "AT", "PBS"].map(series).into();
+            let series = designs_of(grid).iter().map(|design| series(design)).collect();
             figures.push(Drawn { figure: figure.with_caption(&caption), series });
         }
     }
@@ -291,24 +312,24 @@ mod tests {
         let one = TimedTogether::new(WorkloadName::RotatedDisplay, 1);
         let designs = designs(&machine).unwrap();
         let design = designs.iter().find(|design| design.name == "PBS").unwrap();
-        let run = |plan: &CyclesPlan, paging| {
+        let run = |plan: &CyclesPlan, field, paging| {
             let (memory, mut random) = ((16, 1.2, 0.25), random(1, 0));
-            on_demand(plan, &system, design, paging, &one, memory, &mut random).unwrap()
+            on_demand(plan, &system, (design, field), paging, &one, memory, &mut random).unwrap()
         };
-        let eager = run(&plan, Paging::Eager { joined: false });
-        let contiguity = machine.contiguity_bits;
-        let point = Point {
-            machine: &plan.system,
-            timed: &one.timed,
-            block_frames: 16,
-            design,
-            contiguity,
-        };
-        let cycles = system.cycles(point, 0).unwrap() as f64;
-        assert_eq!(eager, metrics([("coming", cycles), ("there", cycles)]));
+        let pbs = std::slice::from_ref(design);
+        let fields = plan.with_fields(&machine, pbs);
+        assert_eq!(fields.len(), 3);
+        for (design, contiguity) in fields {
+            let eager = run(&plan, contiguity, Paging::Eager { joined: false });
+            let (machine, timed) = (&plan.system, &one.timed);
+            let point = Point { machine, timed, block_frames: 16, design, contiguity };
+            let cycles = system.cycles(point, 0).unwrap() as f64;
+            assert_eq!(eager, metrics([("coming", cycles), ("there", cycles)]));
+        }
+        let own = machine.contiguity_bits;
         let of = |fault_cycles| {
             let plan = CyclesPlan { fault_cycles, ..plan.clone() };
-            let found = run(&plan, Paging::Demand { around: 16, joined: true });
+            let found = run(&plan, own, Paging::Demand { around: 16, joined: true });
             [found[0].1, found[1].1]
         };
         let [short, long] = [400, 20_400].map(|cycles| of(Bounded::new(cycles).unwrap()));

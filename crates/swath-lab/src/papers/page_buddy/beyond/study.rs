@@ -9,8 +9,11 @@ use crate::papers::page_buddy::beyond::demand::{self, DemandPlan, Paging, Togeth
 use crate::papers::page_buddy::beyond::large::{self, LargePlan};
 use crate::papers::page_buddy::beyond::mixed::{self, MixedPlan};
 use crate::papers::page_buddy::beyond::orders::{self, OrdersPlan, Reading};
+use crate::papers::page_buddy::fields::name_under;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
-use crate::papers::page_buddy::setting::{MachinePlan, bbs, blocks_bytes, check_free, pbs};
+use crate::papers::page_buddy::setting::{
+    ContiguityBits, MachinePlan, bbs, blocks_bytes, check_free, pbs,
+};
 use crate::papers::page_buddy::timed::{self, DramPlan, Point, Timed, TimedSystem};
 use crate::papers::page_buddy::translation::{Design, Hardware, MeasureError, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
@@ -58,7 +61,7 @@ fn check(plan: &BeyondPlan) -> Result<(), Refused> {
     check_free("", plan.free_per_requested, plan.free_share)?;
     plan.machine.check()?;
     plan.demand.check()?;
-    plan.cycles.check()?;
+    plan.cycles.check(&plan.machine)?;
     let (bbs, _) = orders_of(&plan.machine).map_err(|error| Refused {
         key: "machine.bbs_max_order".to_owned(),
         why: error.to_string(),
@@ -332,20 +335,22 @@ fn cycles_with_large(
     let designs = large::designs(designs);
     let names = load.workloads.of(run.quick).iter();
     let timed: Vec<Timed> = names.map(|name| Timed::new(&name.build(&Shapes::default()))).collect();
+    let designs = plan.cycles.with_fields(&plan.machine, &designs);
     let mut points: Vec<Point<'_>> = Vec::new();
     for timed in &timed {
         for block_frames in load.block_frames.of(run.quick).iter().map(|size| size.get()) {
-            points.extend(designs.iter().map(|design| Point {
+            points.extend(designs.iter().map(|&(design, contiguity)| Point {
                 machine: &plan.cycles.system,
                 timed,
                 block_frames,
                 design,
-                contiguity: plan.machine.contiguity_bits,
+                contiguity,
             }));
         }
     }
     let at = |point: &Point<'_>| {
-        vec![point.timed.name.into(), point.block_frames.into(), point.design.name.into()]
+        let name = name_under(&plan.machine, point.contiguity, point.design.name);
+        vec![point.timed.name.into(), point.block_frames.into(), name.into()]
     };
     let hardware = timed::hardware(&plan.machine);
     let system = timed_system(plan, &hardware);
@@ -367,17 +372,24 @@ fn cycles_on_demand(
         together.extend(names.map(|&name| TimedTogether::new(name, programs.get())));
     }
     let pagings = Paging::all(&plan.demand);
-    let mut points: Vec<(&TimedTogether, Paging, u64, &Design)> = Vec::new();
+    let designs = plan.cycles.with_fields(&plan.machine, designs);
+    let mut points: Vec<(&TimedTogether, Paging, u64, (&Design, ContiguityBits))> = Vec::new();
     for one in &together {
         for &paging in &pagings {
             for size in load.block_frames.of(run.quick).iter().map(|size| size.get()) {
-                points.extend(designs.iter().map(|design| (one, paging, size, design)));
+                points.extend(designs.iter().map(|&design| (one, paging, size, design)));
             }
         }
     }
-    let at = |(one, paging, size, design): &(&TimedTogether, Paging, u64, &Design)| {
+    let at = |&(one, paging, size, (design, contiguity)): &(
+        &TimedTogether,
+        Paging,
+        u64,
+        (&Design, ContiguityBits),
+    )| {
         let (name, turns) = (one.together.name.into(), one.together.turns.as_str().into());
-        vec![name, turns, paging.title().into(), (*size).into(), design.name.into()]
+        let design = name_under(&plan.machine, contiguity, design.name);
+        vec![name, turns, paging.title().into(), size.into(), design.into()]
     };
     let axes = [WORKLOAD, demand::TURNS, demand::PAGING, LEVEL, DESIGN];
     let hardware = timed::hardware(&plan.machine);
@@ -386,7 +398,7 @@ fn cycles_on_demand(
     run.grid(&plan.about, &axes, seeds, &points, at, |&(one, paging, size, design), repeat| {
         let (memory, mut random) = (plan.memory(size), random(plan.about.seed, repeat));
         cycles::on_demand(&plan.cycles, &system, design, paging, one, memory, &mut random)
-            .map_err(|error| system.failed(design, &one.timed, &error))
+            .map_err(|error| system.failed(design.0, &one.timed, &error))
     })
 }
 
