@@ -34,7 +34,7 @@ fn plan(study: &str) -> &'static str {
 fn the_list_is_text_or_json() {
     let room = tempfile::tempdir().unwrap();
     let (code, text, _) = run(room.path(), &["study", "--list"]);
-    assert_eq!((code, text.lines().count()), (Some(0), 31));
+    assert_eq!((code, text.lines().count()), (Some(0), 33));
     let (code, json, _) = run(room.path(), &["study", "--list", "--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let studies = json["studies"].as_array().unwrap();
