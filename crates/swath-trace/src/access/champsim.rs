@@ -19,7 +19,8 @@
 use swath_arch::VirtAddr;
 
 use crate::access::content::{Content, TraceError};
-use crate::access::event::{AccessKind, BATCH, MemoryAccess};
+use crate::access::event::{AccessKind, MemoryAccess};
+use crate::access::records;
 use crate::input::Input;
 
 const RECORD_BYTES: usize = 64;
@@ -62,39 +63,17 @@ impl ChampSim {
 
     /// Appends accesses; none at the end.
     pub(crate) fn decode(&mut self, out: &mut Vec<MemoryAccess>) -> Result<(), TraceError> {
-        while out.len() < BATCH {
-            if let Err(source) = self.input.fill(RECORD_BYTES) {
-                return Err(self.input.source().explain(source));
+        records::decode(&mut self.input, out, "a record of 64 bytes", |record, out| {
+            if let Some(at) = wrong_flag(record) {
+                return Err((at, "a flag that is not 0 or 1"));
             }
-            let bytes = self.input.buffered();
-            let offset = self.input.offset();
-            let (records, rest) = bytes.as_chunks::<RECORD_BYTES>();
-            if records.is_empty() {
-                let offset = offset + rest.len() as u64;
-                return match rest {
-                    [] => Ok(()),
-                    _ => Err(TraceError::Truncated { offset, what: "a record of 64 bytes" }),
-                };
-            }
-            let mut done = 0;
-            for record in records {
-                if out.len() >= BATCH {
-                    break;
-                }
-                if let Some(at) = wrong_flag(record) {
-                    let offset = offset + (done + at) as u64;
-                    return Err(TraceError::Record { offset, what: "a flag that is not 0 or 1" });
-                }
-                out.extend(addresses(&record[..BRANCH]).map(|ip| access(ip, AccessKind::Fetch)));
-                let there = |addr: &u64| *addr != 0;
-                let sources = addresses(&record[SOURCES..]).filter(there);
-                out.extend(sources.map(|addr| access(addr, AccessKind::Read)));
-                let destinations = addresses(&record[DESTINATIONS..SOURCES]).filter(there);
-                out.extend(destinations.map(|addr| access(addr, AccessKind::Write)));
-                done += RECORD_BYTES;
-            }
-            self.input.consume(done);
-        }
-        Ok(())
+            out.extend(addresses(&record[..BRANCH]).map(|ip| access(ip, AccessKind::Fetch)));
+            let there = |addr: &u64| *addr != 0;
+            let sources = addresses(&record[SOURCES..]).filter(there);
+            out.extend(sources.map(|addr| access(addr, AccessKind::Read)));
+            let destinations = addresses(&record[DESTINATIONS..SOURCES]).filter(there);
+            out.extend(destinations.map(|addr| access(addr, AccessKind::Write)));
+            Ok(())
+        })
     }
 }

@@ -17,7 +17,8 @@
 use swath_arch::VirtAddr;
 
 use crate::access::content::{Content, TraceError};
-use crate::access::event::{AccessKind, BATCH, MemoryAccess};
+use crate::access::event::{AccessKind, MemoryAccess};
+use crate::access::records;
 use crate::input::Input;
 
 const ENTRY_BYTES: usize = 12;
@@ -84,33 +85,10 @@ impl DrMemTrace {
 
     /// Appends accesses; none at the end.
     pub(crate) fn decode(&mut self, out: &mut Vec<MemoryAccess>) -> Result<(), TraceError> {
-        while out.len() < BATCH {
-            if let Err(source) = self.input.fill(ENTRY_BYTES) {
-                return Err(self.input.source().explain(source));
-            }
-            let bytes = self.input.buffered();
-            let offset = self.input.offset();
-            let (entries, rest) = bytes.as_chunks::<ENTRY_BYTES>();
-            if entries.is_empty() {
-                let offset = offset + rest.len() as u64;
-                return match rest {
-                    [] => Ok(()),
-                    _ => Err(TraceError::Truncated { offset, what: "an entry of 12 bytes" }),
-                };
-            }
-            let (mut done, next) = (0, &mut self.next);
-            for bytes in entries {
-                if out.len() >= BATCH {
-                    break;
-                }
-                if let Err(what) = push(&TraceEntry::read(bytes), next, out) {
-                    return Err(TraceError::Record { offset: offset + done as u64, what });
-                }
-                done += ENTRY_BYTES;
-            }
-            self.input.consume(done);
-        }
-        Ok(())
+        let next = &mut self.next;
+        records::decode(&mut self.input, out, "an entry of 12 bytes", |bytes, out| {
+            push(&TraceEntry::read(bytes), next, out).map_err(|what| (0, what))
+        })
     }
 }
 

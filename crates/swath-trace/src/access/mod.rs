@@ -16,6 +16,7 @@ mod pages;
 mod plain;
 pub(crate) mod reader;
 pub(crate) mod record;
+mod records;
 #[cfg(target_os = "linux")]
 mod sample;
 mod syscall;
