@@ -5,6 +5,8 @@
 //! loom`. In this build a superblock has at most 128 slots.
 #![cfg(loom)]
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -148,18 +150,33 @@ fn free_there(
     thread::spawn(move || block.free(&checked))
 }
 
-fn explore(bound: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
-    let runs = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let counted = std::sync::Arc::clone(&runs);
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = bound;
-    // Free bits are the checker's, and are looked at word by word.
-    builder.max_branches = 10_000;
-    builder.check(move || {
-        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        body();
-    });
-    println!("{} interleavings", runs.load(std::sync::atomic::Ordering::Relaxed));
+/// Runs `body` in every interleaving of its threads with at most `bound` preemptions, with plain loads and
+/// with ordered ones ([`order_loads`]); returns in how many each outcome came about.
+fn explore<T: Copy + Ord + Debug + Send + 'static>(
+    bound: Option<usize>,
+    body: impl Fn() -> T + Send + Sync + 'static,
+) -> BTreeMap<T, u64> {
+    let outcomes = std::sync::Arc::new(std::sync::Mutex::new(BTreeMap::new()));
+    let body = std::sync::Arc::new(body);
+    for ordered in [false, true] {
+        order_loads(ordered);
+        let (body, counted) = (std::sync::Arc::clone(&body), std::sync::Arc::clone(&outcomes));
+        let before: u64 = counted.lock().unwrap().values().sum();
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = bound;
+        // Free bits are the checker's, and are looked at word by word.
+        builder.max_branches = 10_000;
+        builder.check(move || {
+            let outcome = body();
+            *counted.lock().unwrap().entry(outcome).or_insert(0_u64) += 1;
+        });
+        let after: u64 = outcomes.lock().unwrap().values().sum();
+        let loads = if ordered { "ordered" } else { "plain" };
+        println!("{} interleavings with {loads} loads", after - before);
+    }
+    let outcomes = outcomes.lock().unwrap().clone();
+    println!("{outcomes:?}");
+    outcomes
 }
 
 /// Eight slots to a superblock.
@@ -174,12 +191,13 @@ const EAGER: BufferOptions =
 /// Two slots come back while their owner, who is out of slots, looks for some.
 #[test]
 fn a_return_meets_the_owner() {
-    explore(Some(3), || {
+    let outcomes = explore(Some(3), || {
         let checked = Checked::new(2, 1, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let blocks: Vec<Sent> = (0..8).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
         let there = [free_there(&checked, blocks[0]), free_there(&checked, blocks[1])];
         let more = [heap.allocate(LONG, 16).unwrap(), heap.allocate(LONG, 16).unwrap()];
+        let collected = blocks[..2].iter().filter(|block| more.contains(&block.0)).count();
         there.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
         checked.pool().check().unwrap();
         assert_eq!(checked.pool().stats().live_bytes, 8 * LONG as u64);
@@ -190,13 +208,16 @@ fn a_return_meets_the_owner() {
         heap.collect();
         drop(heap);
         checked.expect_empty();
+        collected
     });
+    assert!((0..=2).all(|collected| outcomes.contains_key(&collected)));
 }
 
-/// Two threads and the owner free one block: exactly one succeeds.
+/// Two threads free one block while its owner collects: exactly one succeeds, or the owner had the first
+/// return already when the second one, which saw the block in use, came; then it is counted as a late one.
 #[test]
 fn a_double_return_fails() {
-    explore(None, || {
+    let outcomes = explore(None, || {
         let checked = Checked::new(1, 1, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let block = Sent(heap.allocate(LONG, 16).unwrap());
@@ -215,10 +236,13 @@ fn a_double_return_fails() {
                 }
             }
         }
-        assert_eq!(done, 1);
+        heap.collect();
         checked.pool().check().unwrap();
-        assert_eq!(checked.pool().stats().live_bytes, LONG as u64);
+        let stats = checked.pool().stats();
+        assert_eq!((stats.live_bytes, stats.late_double_frees), (LONG as u64, done - 1));
+        done
     });
+    assert!(outcomes.keys().eq(&[1, 2]));
 }
 
 /// The owner gives a superblock away while a slot of it comes back, and
@@ -307,7 +331,7 @@ fn a_cache_goes_back_with_its_thread() {
         }
         assert_eq!(taken.len(), 6);
         let all = taken.iter().copied().chain([blocks[1].0, blocks[3].0]);
-        let places: std::collections::BTreeSet<_> = all.clone().collect();
+        let places: BTreeSet<_> = all.clone().collect();
         assert_eq!(places.len(), 8);
         checked.pool().check().unwrap();
         for block in all {
@@ -320,19 +344,21 @@ fn a_cache_goes_back_with_its_thread() {
 }
 
 /// The owner frees more slots than its cache has room for, into the superblock that two other threads return
-/// slots to, and allocates again: exactly one of two frees of a block succeeds, and no slot is served twice.
+/// slots of one word to, and allocates again: exactly one of two frees of a block succeeds, and no slot is
+/// served twice.
 #[test]
 fn a_full_cache_meets_a_return() {
-    explore(Some(3), || {
+    let outcomes = explore(Some(3), || {
         let checked = Checked::new(1, 1, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let blocks: Vec<Sent> = (0..8).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
-        let there = [free_there(&checked, blocks[0]), free_there(&checked, blocks[7])];
-        for block in &blocks[1..6] {
+        let there = [free_there(&checked, blocks[0]), free_there(&checked, blocks[1])];
+        for block in &blocks[2..7] {
             // SAFETY: not used after.
             unsafe { heap.free(block.0).unwrap() };
         }
         let mut taken: Vec<_> = core::iter::from_fn(|| heap.allocate(LONG, 16).ok()).collect();
+        let collected = blocks[..2].iter().filter(|block| taken.contains(&block.0)).count();
         heap.collect();
         there.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
         // Two of the last word, or that of the last one, are led here by a request that fails.
@@ -340,10 +366,10 @@ fn a_full_cache_meets_a_return() {
             taken.extend(core::iter::from_fn(|| heap.allocate(LONG, 16).ok()));
         }
         assert_eq!(taken.len(), 7);
-        let places: std::collections::BTreeSet<_> = taken.iter().collect();
-        assert!(places.len() == 7 && !places.contains(&blocks[6].0));
+        let places: BTreeSet<_> = taken.iter().collect();
+        assert!(places.len() == 7 && !places.contains(&blocks[7].0));
         checked.pool().check().unwrap();
-        for block in taken.into_iter().chain([blocks[6].0]) {
+        for block in taken.into_iter().chain([blocks[7].0]) {
             // SAFETY: not used after.
             unsafe { heap.free(block).unwrap() };
             // SAFETY: not in use, which shows.
@@ -351,7 +377,9 @@ fn a_full_cache_meets_a_return() {
         }
         drop(heap);
         checked.expect_empty();
+        collected
     });
+    assert!((0..=2).all(|collected| outcomes.contains_key(&collected)));
 }
 
 /// Slots of both words come back, so that the owner may take one in whose

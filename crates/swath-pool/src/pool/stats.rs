@@ -29,7 +29,7 @@ pub struct BufferStats {
     /// Number of slots that threads returned to heaps of other threads, as far as these have
     /// collected them.
     pub remote_frees: u64,
-    /// Number of blocks that were freed twice, by the heap's thread and at the same time by another.
+    /// Number of blocks that were freed twice, by two threads at the same time.
     pub late_double_frees: u64,
     /// Number of heaps that have a thread.
     pub heaps: u32,
