@@ -20,7 +20,8 @@ pub struct Options {
     pub arena_mib: u64,
     /// `SWATH_RESERVE`, in bytes or with K, M or G behind the number: bytes of a physical reserve, which
     /// is taken at once. Segments come from it as one run of physical memory each, and it grows when
-    /// it is full. Up to [`RESERVE_MAX`](Self::RESERVE_MAX); default 0, none.
+    /// it is full. Where free memory is in pieces the beginning takes up to 5 s. Up to
+    /// [`RESERVE_MAX`](Self::RESERVE_MAX); default 0, none.
     pub reserve_bytes: u64,
     /// `SWATH_DONTFORK`: true leaves the reserve to this process. A fork's child does not have its blocks:
     /// it may free them, and an access faults; the parent's keep their frames when it writes.

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
+use std::time::Instant;
 
 use crate::alone::alone;
 use crate::pool::Pool;
@@ -120,7 +121,9 @@ fn blocks_of_transparent_huge_pages_are_one_run_each() {
         if !known() || !has_thp() {
             return;
         }
+        let start = Instant::now();
         begin(256 * MIB, Hugetlb::Never);
+        println!("taken in {} ms", start.elapsed().as_millis());
         let stats = stats();
         assert!(stats.reserve_bytes >= 256 * MIB as u64, "{stats:?}");
         assert!(stats.reserve_bytes <= 384 * MIB as u64, "{stats:?}");

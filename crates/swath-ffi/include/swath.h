@@ -339,7 +339,9 @@ typedef struct {
   uint32_t canary;
   // `SWATH_RESERVE`, there in bytes or with K, M or G behind the number: bytes of a physical reserve,
   // which is taken at once, or as much as there is memory for. Blocks longer than 32 KiB come from it
-  // as one run of physical memory each, and it grows when it is full. Default 0, none.
+  // as one run of physical memory each, and it grows when it is full. Where free memory is in pieces the
+  // first call takes up to 5 s of processor time to find runs with room for blocks of a twelfth of it; `cmt_stats` and
+  // `cmt_reserve_extents` say what there is. Default 0, none.
   uint64_t reserve_bytes;
   // `SWATH_DONTFORK`: 1 leaves the reserve to this process. A fork's child does not have its blocks: it
   // may free them, and an access faults; the parent's keep their frames when it writes. Default 0.
@@ -388,7 +390,8 @@ typedef struct {
   uint32_t physical_known;
   // The reserve.
   uint64_t reserve_bytes;
-  // Free in the reserve.
+  // Free in the reserve; not what threads keep of it after a free: segments up to 1 MiB, 4 MiB of them each,
+  // until `cmt_purge` or a request that finds no other memory takes them.
   uint64_t reserve_free_bytes;
   // The reserve's longest free run: what one contiguous block can have.
   uint64_t reserve_longest_bytes;

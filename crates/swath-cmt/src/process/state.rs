@@ -74,9 +74,18 @@ pub(crate) fn pool_place() -> *const Pool {
 impl Process {
     /// Returns the milliseconds of a clock that only rises.
     pub(crate) fn now_ms() -> u64 {
+        Self::clock_ms(libc::CLOCK_MONOTONIC_COARSE)
+    }
+
+    /// Returns the milliseconds of processor time that the calling thread has taken.
+    pub(crate) fn thread_ms() -> u64 {
+        Self::clock_ms(libc::CLOCK_THREAD_CPUTIME_ID)
+    }
+
+    fn clock_ms(clock: libc::clockid_t) -> u64 {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: writes the time.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
+        unsafe { libc::clock_gettime(clock, &mut now) };
         now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
     }
 

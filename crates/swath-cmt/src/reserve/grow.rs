@@ -9,16 +9,25 @@ use crate::physical::areas::areas;
 use crate::process::state::Process;
 use crate::reserve::extent::Pages;
 use crate::reserve::frames::ReserveFrames;
-use crate::reserve::room::available_bytes;
+use crate::reserve::room::{available_bytes, free_bytes};
 use crate::reserve::stock::{Stock, Wanted};
 use crate::source::backing::Backing;
 use crate::source::chunk::{CHUNK_BYTES, GIANT_CHUNKS};
 use crate::source::mapping::{keep_from_children, make_usable, touch};
 
-/// What is touched beside the pages that are kept, at most, as a multiple of these, or of this many chunks
-/// where a run is a must.
+/// What is touched beside the pages that are kept, as a multiple of these, or of this many chunks where a run
+/// is a must. When a reserve begins it may be more.
 const MORE: usize = 7;
 const FOR_A_RUN: usize = 64;
+
+/// Blocks for which the runs of a reserve shall have room, as one run of it has, and the least chunks of one.
+const BLOCKS: usize = 12;
+const BLOCK_CHUNKS_LEAST: usize = 8;
+
+/// Processor time after which a reserve has the runs that were found till then, in ms. Where free memory is in pieces a few
+/// gigabytes are touched, which takes 0.15 ms for each page, and ten times as long where a virtual machine's
+/// host has to supply it first.
+const SEARCH_MS: u64 = 5000;
 
 /// Of the memory that is available a reserve leaves an eighth.
 const LEFT_EIGHTHS: u64 = 1;
@@ -43,15 +52,21 @@ fn grow_with(process: &Process, bytes: u64, run_bytes: u64) -> u64 {
     if wanted == 0 || run > most || !begin(process) {
         return 0;
     }
-    // Of what is available beyond, a half is touched.
+    // Of what is available beyond, a half is touched at most.
     let beside = (most as usize - wanted) / 2;
+    let usual = MORE * if run > 0 { wanted.max(FOR_A_RUN) } else { wanted };
+    // Files stay in memory.
+    let free = (free_bytes() / 8 * (8 - LEFT_EIGHTHS)) as usize / CHUNK_BYTES;
+    let long = if run > 0 { usual } else { usual.max(free.saturating_sub(wanted)) };
     let mut got = 0;
     for pages in [Pages::Hugetlb1G, Pages::Hugetlb2M, Pages::Transparent] {
         let left = wanted.saturating_sub(got);
         if left > 0 && takes(process, pages) {
             // Once there is a run, the rest may be in pieces.
             let run = if got == 0 { run as usize } else { 0 };
-            got += take(process, pages, left, beside, run);
+            // What a pool has may be promised to others by its administrator.
+            let more = if pages == Pages::Transparent { long } else { usual };
+            got += take(process, pages, left, beside.min(more), run);
         }
     }
     // Of memory whose frames are known and are not a run it cannot be said that they are one.
@@ -131,20 +146,25 @@ fn place(process: &Process, chunks: usize, align: usize) -> Option<(u32, *mut u8
 }
 
 /// Takes about `wanted` chunks of some pages into the reserve, if a run of them has `run` chunks, and
-/// returns their number.
-fn take(process: &Process, pages: Pages, wanted: usize, beside: usize, run: usize) -> usize {
+/// returns their number. `more` are touched beside them at most.
+fn take(process: &Process, pages: Pages, wanted: usize, more: usize, run: usize) -> usize {
     let page_chunks = if pages == Pages::Hugetlb1G { GIANT_CHUNKS } else { 1 };
-    let many = if run > 0 { wanted.max(FOR_A_RUN) } else { wanted };
-    let more = beside.min(MORE * many) / page_chunks;
-    // So blocks of up to a twelfth of the reserve fill it as if it were one run.
-    let per_run = if page_chunks == 1 { wanted / 12 } else { 0 };
+    // So blocks of up to a twelfth of the reserve, or as long as the run, fill it as if it were one run.
+    let block = match (page_chunks, run) {
+        (1, 0) => (wanted / BLOCKS).max(BLOCK_CHUNKS_LEAST).min(wanted),
+        (1, run) => run,
+        _ => 0,
+    };
     let wanted = Wanted {
         pages: wanted.div_ceil(page_chunks),
-        more,
-        per_run,
+        more: more / page_chunks,
+        block,
         run: run.div_ceil(page_chunks),
     };
-    let Some(mut stock) = Stock::take(pages, wanted, process.physical) else { return 0 };
+    let until = Process::thread_ms() + SEARCH_MS;
+    let goes_on = || Process::thread_ms() < until;
+    let stock = Stock::take(pages, wanted, process.physical, &goes_on);
+    let Some(mut stock) = stock else { return 0 };
     let mut got = 0;
     for index in 0..stock.runs() {
         let (chunks, frame) = stock.run(index);

@@ -14,6 +14,11 @@ pub(crate) fn available_bytes() -> u64 {
     groups.split(|&byte| byte == b'\n').filter_map(left_of_group).fold(machine, u64::min)
 }
 
+/// Returns the bytes that nothing has, not even a file; 0 if it is not known.
+pub(crate) fn free_bytes() -> u64 {
+    number_in(c"/proc/meminfo", b"MemFree:").unwrap_or(0).saturating_mul(1024)
+}
+
 /// Returns the bytes that a line of `/proc/self/cgroup` and its ancestors leave, such as
 /// `0::/user.slice/a` or `4:memory:/a`; `None` without a limit.
 fn left_of_group(line: &[u8]) -> Option<u64> {
@@ -65,6 +70,6 @@ mod tests {
         assert_eq!(left_of_group(&[b'1'; 3000]), None);
         let mut long = *b"4:memory:/";
         assert!(join(&mut long, &[b"0123456789"]).is_none());
-        assert!(available_bytes() > 0);
+        assert!(available_bytes() > 0 && free_bytes() > 0);
     }
 }

@@ -1,16 +1,15 @@
 //! Pages outside the arena, of which those in the longest runs of frames move into it.
+//!
+//! No page is given back before all are touched: the kernel would hand it out again at once.
 
 use core::slice;
 
 use crate::physical::page_map::PageMap;
 use crate::reserve::extent::Pages;
 use crate::reserve::frames::CHUNK_FRAMES;
-use crate::source::choose::choose;
+use crate::source::choose::{Choice, choose};
 use crate::source::chunk::{CHUNK_BYTES, GIANT_CHUNKS};
-use crate::source::mapping::{map, map_huge, move_pages, touch, unmap};
-
-/// Runs that are few enough: no more pages are touched for fewer.
-const RUNS_FEW: usize = 4;
+use crate::source::mapping::{give_back, map, map_huge, move_pages, touch, unmap};
 
 /// In place of the frame of a page that was moved.
 const MOVED: u64 = u64::MAX;
@@ -25,8 +24,8 @@ pub(crate) struct Wanted {
     pub(crate) pages: usize,
     /// Number of those that may be touched beside them, to choose from.
     pub(crate) more: usize,
-    /// Number of those that are chosen more for every run but the first, see [`choose`].
-    pub(crate) per_run: usize,
+    /// Number of those that a block has for which the runs shall have room, see [`choose`].
+    pub(crate) block: usize,
     /// Number of them that one run has at least.
     pub(crate) run: usize,
 }
@@ -44,20 +43,35 @@ pub(crate) struct Stock {
     table_pages: usize,
     /// Number of pages that are touched and have a frame of a whole page.
     found: usize,
-    /// Number of the runs that were chosen.
-    runs: usize,
-    /// Number of pages in them.
-    chosen: usize,
+    choice: Choice,
 }
 
 impl Stock {
-    /// Takes pages of a kind, beside those that are wanted as many as it takes for these to make few runs.
-    /// Where frames are not `known` the pages count as neighbours. `None` if there is no page, or no run
-    /// as long as one is wanted.
-    pub(crate) fn take(pages: Pages, wanted: Wanted, known: bool) -> Option<Self> {
+    /// Takes pages of a kind, and beside those that are wanted as many as it takes for runs with room for the
+    /// blocks, while `goes_on`. Where frames are not `known` the pages count as neighbours. `None` if there is
+    /// no page, or no run as long as one is wanted.
+    pub(crate) fn take(
+        pages: Pages,
+        wanted: Wanted,
+        known: bool,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Option<Self> {
+        let mut more = if known { wanted.more } else { 0 };
+        loop {
+            if let Some(mut stock) = Self::map(pages, wanted.pages + more) {
+                stock.touch_and_choose(wanted, known, goes_on);
+                let Choice { pages, longest, .. } = stock.choice;
+                return (pages > 0 && longest >= wanted.run).then_some(stock);
+            }
+            // Addresses may be limited, or counted.
+            more = if more == 0 { return None } else { more / 2 };
+        }
+    }
+
+    /// Maps addresses for `most` pages of a kind, and their table.
+    fn map(pages: Pages, most: usize) -> Option<Self> {
         let chunks = if pages == Pages::Hugetlb1G { GIANT_CHUNKS } else { 1 };
         let page_bytes = chunks * CHUNK_BYTES;
-        let most = wanted.pages + if known { wanted.more } else { 0 };
         let len = most * page_bytes;
         let (mapped, mapped_len, start) = match pages {
             // Promised to nobody: of a mapping with a promise that is not kept no part may move, as the
@@ -85,7 +99,7 @@ impl Stock {
             unsafe { unmap(mapped, mapped_len) };
             return None;
         };
-        let mut stock = Self {
+        Some(Self {
             mapped,
             mapped_len,
             start,
@@ -94,11 +108,8 @@ impl Stock {
             table: table.cast(),
             table_pages: most,
             found: 0,
-            runs: 0,
-            chosen: 0,
-        };
-        stock.touch_and_choose(wanted, known);
-        (stock.runs > 0 && stock.longest() >= wanted.run).then_some(stock)
+            choice: Choice::default(),
+        })
     }
 
     /// The pages found, and the runs.
@@ -112,15 +123,20 @@ impl Stock {
         (self.page_bytes / CHUNK_BYTES) as u64 * CHUNK_FRAMES
     }
 
-    fn touch_and_choose(&mut self, wanted: Wanted, known: bool) {
-        let Wanted { pages: count, per_run, run, .. } = wanted;
+    fn touch_and_choose(&mut self, wanted: Wanted, known: bool, goes_on: &dyn Fn() -> bool) {
+        let Wanted { pages: count, block, run, .. } = wanted;
         let map = if known { PageMap::open() } else { None };
         let (step, page_bytes, start) = (self.step(), self.page_bytes, self.start);
         let is_pooled = self.is_pooled;
         let (mut tried, mut most) = (0, self.table_pages);
-        let mut goal = count + if known { count.div_ceil(4) } else { 0 };
+        let least = count + if known { count.div_ceil(4) } else { 0 };
+        let mut goal = least;
         loop {
             while tried < goal.min(most) {
+                if tried >= least && !goes_on() {
+                    most = tried;
+                    break;
+                }
                 let at = start.wrapping_add(tried * page_bytes);
                 // SAFETY: a page of the mapping.
                 if !unsafe { touch(at, page_bytes, is_pooled) } {
@@ -142,30 +158,24 @@ impl Stock {
             let (pages, runs) = self.tables();
             let pages = &mut pages[..found];
             pages.sort_unstable();
-            (self.chosen, self.runs) = choose(pages, runs, step, count, per_run);
-            let enough = self.chosen >= count && self.runs <= RUNS_FEW && self.longest() >= run;
+            let choice = choose(pages, runs, step, count, block);
+            self.choice = choice;
+            let enough = choice.pages >= count && choice.has_room && choice.longest >= run;
             if tried >= most || enough {
                 return;
             }
-            goal *= 2;
+            goal += goal.div_ceil(4);
         }
-    }
-
-    /// Returns the pages of the longest run.
-    fn longest(&mut self) -> usize {
-        let count = self.runs;
-        let runs = &self.tables().1[..count];
-        runs.iter().map(|run| run[0] as usize).max().unwrap_or(0)
     }
 
     /// Returns the number of runs that were chosen.
     pub(crate) fn runs(&self) -> usize {
-        self.runs
+        self.choice.runs
     }
 
     /// Returns the number of pages that were chosen.
     pub(crate) fn chosen(&self) -> usize {
-        self.chosen
+        self.choice.pages
     }
 
     /// Returns the chunks of a run, and its first frame.
@@ -204,9 +214,15 @@ impl Stock {
 }
 
 impl Drop for Stock {
+    /// Gives the pages back from the highest frame down: the kernel hands out first what came last, so
+    /// whoever wants pages next has them in the order of their frames, and finds runs sooner.
     fn drop(&mut self) {
         let found = self.found;
         let (start, page_bytes) = (self.start, self.page_bytes);
+        for &[_, page] in self.tables().0[..found].iter().rev().filter(|page| page[0] != MOVED) {
+            // SAFETY: a page of the mapping that was not moved away; nothing uses it.
+            unsafe { give_back(start.wrapping_add(page as usize * page_bytes), page_bytes) };
+        }
         let end = self.mapped.wrapping_add(self.mapped_len);
         let mut at = self.mapped;
         let mut unmap_to = |to: *mut u8| {

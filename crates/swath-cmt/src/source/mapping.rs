@@ -51,6 +51,15 @@ pub(crate) unsafe fn reserve_again(at: *mut u8, len_bytes: usize) -> bool {
     got != libc::MAP_FAILED
 }
 
+/// Gives pages back to the system, as far as it takes them; their addresses stay.
+///
+/// # Safety
+/// The range is mapped, and nothing uses what is there.
+pub(crate) unsafe fn give_back(at: *mut u8, len_bytes: usize) {
+    // SAFETY: as the caller says.
+    unsafe { libc::madvise(at.cast(), len_bytes, libc::MADV_DONTNEED) };
+}
+
 /// Moves pages to reserved addresses, and returns true if they are there.
 ///
 /// # Safety

@@ -373,8 +373,9 @@ impl ArenaPages {
     /// returns the number that it filled; 0 if there are no huge pages.
     fn place_ordered(&self, chunk: usize, count: usize) -> usize {
         let more = count.div_ceil(4).min(ORDER_MAX - count);
-        let wanted = Wanted { pages: count, more, per_run: 0, run: 0 };
-        let Some(mut stock) = Stock::take(Pages::Transparent, wanted, true) else { return 0 };
+        let wanted = Wanted { pages: count, more, block: 0, run: 0 };
+        let stock = Stock::take(Pages::Transparent, wanted, true, &|| true);
+        let Some(mut stock) = stock else { return 0 };
         if stock.chosen() < count {
             return 0;
         }
