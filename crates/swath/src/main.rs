@@ -12,6 +12,7 @@ macro_rules! say {
     }};
 }
 
+mod compare;
 mod export;
 mod failure;
 mod inspect;
@@ -58,6 +59,8 @@ enum Command {
     Merge(sweep::MergeArgs),
     /// Render a report anew from the results in it: drawings, rows and the page.
     Report(report::ReportArgs),
+    /// Say what changed from one report to another, beyond what other seeds change.
+    Compare(compare::CompareArgs),
     /// Read which frames of this Linux machine are free and what the others
     /// hold.
     Snapshot(snapshot::SnapshotArgs),
@@ -107,6 +110,9 @@ fn main() -> ExitCode {
         Command::Sweep(args) => sweep::run(&args),
         Command::Merge(args) => sweep::merge(&args),
         Command::Report(args) => report::run(&args),
+        Command::Compare(args) => {
+            compare::run(&args).map(|changed| code = ExitCode::from(u8::from(changed)))
+        }
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Record(command) => record::run(command).map(|exit| code = exit),

@@ -1,6 +1,7 @@
 //! The tests of `swath` in one program: it is linked once, and all of them share the cores.
 
 mod cl;
+mod compare;
 #[cfg(target_os = "linux")]
 mod faults;
 mod green;

@@ -212,12 +212,19 @@ impl Folder {
 /// # Errors
 /// [`ReportError::Foreign`], or [`ReportError::Whole`] if it cannot be read.
 pub fn check_place(dir: &Path) -> Result<(), ReportError> {
-    let path = dir.join(INDEX_FILE);
-    match whole::read(&path, FILE_BYTES_MAX) {
+    check_page(&dir.join(INDEX_FILE))
+}
+
+/// Refuses to replace a page that is another program's.
+///
+/// # Errors
+/// As [`check_place`].
+pub(crate) fn check_page(path: &Path) -> Result<(), ReportError> {
+    match whole::read(path, FILE_BYTES_MAX) {
         Ok(page) if page.windows(page::MARK.len()).any(|part| part == page::MARK.as_bytes()) => {
             Ok(())
         }
-        Ok(_) => Err(ReportError::Foreign { path }),
+        Ok(_) => Err(ReportError::Foreign { path: path.to_owned() }),
         Err(WholeError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -2,6 +2,7 @@
 //! them.
 
 pub(crate) mod axis;
+pub mod compare;
 pub mod error;
 pub mod figure;
 pub mod folder;

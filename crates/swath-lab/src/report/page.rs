@@ -37,6 +37,33 @@ pub(crate) fn page(found: &[StudyResults]) -> (String, Vec<(String, FigureError)
 }
 
 fn whole(studies: &[&StudyResults], sections: &[Markup]) -> Markup {
+    let body = html! {
+        a.skip href="#content" { "Skip to the studies" }
+        header {
+            h1 { "Swath" }
+            p.lead {
+                "A memory manager that keeps memory contiguous, and the laboratory that "
+                "proves what that buys: the papers’ figures and claims beside what was "
+                "measured here."
+            }
+        }
+        (contents(studies))
+        main #content {
+            (summary(studies))
+            @for one in sections { (one) }
+        }
+        footer {
+            p {
+                "Every number above follows from a study’s plan and seed, but for the "
+                "parts marked “measured on this machine”."
+            }
+        }
+    };
+    document("Swath: what was measured", body)
+}
+
+/// A page of this program that needs nothing but itself.
+pub(crate) fn document(title: &str, body: Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -48,31 +75,10 @@ fn whole(studies: &[&StudyResults], sections: &[Markup]) -> Markup {
                     content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
                 meta name="generator" content="swath";
                 link rel="icon" href="data:,";
-                title { "Swath: what was measured" }
+                title { (title) }
                 style { (PreEscaped(STYLE)) (PreEscaped(figure::stylesheet())) }
             }
-            body {
-                a.skip href="#content" { "Skip to the studies" }
-                header {
-                    h1 { "Swath" }
-                    p.lead {
-                        "A memory manager that keeps memory contiguous, and the laboratory that "
-                        "proves what that buys: the papers’ figures and claims beside what was "
-                        "measured here."
-                    }
-                }
-                (contents(studies))
-                main #content {
-                    (summary(studies))
-                    @for one in sections { (one) }
-                }
-                footer {
-                    p {
-                        "Every number above follows from a study’s plan and seed, but for the "
-                        "parts marked “measured on this machine”."
-                    }
-                }
-            }
+            body { (body) }
         }
     }
 }
@@ -439,6 +445,6 @@ fn notes(notes: &[String]) -> Markup {
 }
 
 /// A wide table scrolls inside its own box, also by keyboard.
-fn scrolling(label: &str, table: Markup) -> Markup {
+pub(crate) fn scrolling(label: &str, table: Markup) -> Markup {
     html! { div.scrolling role="region" aria-label=(label) tabindex="0" { (table) } }
 }

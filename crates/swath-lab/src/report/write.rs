@@ -182,17 +182,26 @@ pub fn find_studies(dir: &Path) -> Result<(Vec<StudyResults>, Vec<ReportError>),
     Ok((found, left_out))
 }
 
-/// Reads the results in `place`, a study's own directory.
+/// Reads the results in `place`, a study's own directory in a report.
 ///
 /// # Errors
 /// As [`find_studies`].
 pub fn read_study(place: &Path) -> Result<StudyResults, ReportError> {
-    let path = place.join(RESULTS_FILE);
-    let result: StudyResult = read(&path)?;
-    if place.file_name().is_none_or(|name| *name != *result.study) {
-        let study = result.study;
+    let found = read_results(place)?;
+    if place.file_name().is_none_or(|name| *name != *found.result.study) {
+        let (path, study) = (place.join(RESULTS_FILE), found.result.study);
         return Err(ReportError::Misplaced { path, study });
     }
+    Ok(found)
+}
+
+/// Reads the results in `place`, whatever its name.
+///
+/// # Errors
+/// As [`find_studies`].
+pub fn read_results(place: &Path) -> Result<StudyResults, ReportError> {
+    let path = place.join(RESULTS_FILE);
+    let result: StudyResult = read(&path)?;
     let host_path = place.join(HOST_FILE);
     let host: Option<HostResult> = match host_path.is_file() {
         true => Some(read(&host_path)?),
