@@ -6,7 +6,9 @@
 
 use crate::process::state::begun;
 
-/// Returns free memory to the system.
+/// Returns free memory to the system. After a fork it also looks after blocks that writes have broken up since, as
+/// the kernel copies shared pages one by one: a chunk of 2 MiB of which nearly all is this process's
+/// own again gets a huge page.
 ///
 /// ```
 /// let block = swath_cmt::allocate(8 << 20)?;
@@ -27,8 +29,9 @@ pub fn purge(which: Purge) {
 /// The free memory that a [`purge`] returns to the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purge {
-    /// Memory that has been free for the delay of the options.
+    /// Memory that has been free for the delay of the options; of the blocks that a fork has broken up some, a
+    /// second after it and later.
     Due,
-    /// All free memory.
+    /// All free memory; all such blocks.
     All,
 }

@@ -389,6 +389,68 @@ fn pinned_blocks_keep_their_frames() {
     });
 }
 
+/// A block whose pages a fork shares and its parent writes to, while the child lives, lies in pieces of 4 KiB; it is
+/// mended by a purge, and by calls that take long in the time after the fork. What is shared stays shared.
+#[test]
+fn what_a_fork_broke_up_is_mended() {
+    alone("what_a_fork_broke_up_is_mended", || {
+        if !known() || !has_thp() {
+            return;
+        }
+        let options = Options { purge_delay_ms: 0, hugetlb: Hugetlb::Never, ..Options::default() };
+        begin_with(options).expect("a pool");
+        let len = 20 * MIB;
+        let pieces = |block| runs(&frames(block, len).expect("known"));
+        let [block, shared] = [5, 6].map(|byte| {
+            let block = swath_cmt::allocate(len).expect("memory");
+            // SAFETY: a block of that length.
+            unsafe { block.write_bytes(byte, len) };
+            block
+        });
+        if pieces(block).max(pieces(shared)) > 20 {
+            return println!("skipped: the kernel has no huge pages");
+        }
+        let before = frames(shared, len);
+        for is_told in [true, false] {
+            let (reads, writes) = std::io::pipe().expect("a pipe");
+            // SAFETY: the child calls only the kernel, and ends once the pipe is closed.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                drop(writes);
+                let mut byte = [0];
+                let ended = (&reads).read(&mut byte);
+                // SAFETY: as above.
+                unsafe { libc::_exit(i32::from(ended.is_err())) };
+            }
+            // SAFETY: a block of that length.
+            unsafe { block.write_bytes(7, len) };
+            let broken = pieces(block);
+            assert!(broken > 1000, "{broken} pieces: the kernel copies shared pages one by one");
+            let start = Instant::now();
+            if is_told {
+                swath_cmt::purge(swath_cmt::Purge::All);
+            } else {
+                while pieces(block) > 10 && start.elapsed().as_secs() < 60 {
+                    swath_cmt::purge(swath_cmt::Purge::Due);
+                }
+            }
+            let mended = pieces(block);
+            println!("{broken} pieces, {mended} after {} ms", start.elapsed().as_millis());
+            assert!(mended <= 10, "{mended} pieces of ten huge pages");
+            assert_eq!(frames(shared, len), before, "nobody has written there");
+            // SAFETY: as above.
+            let bytes = unsafe { std::slice::from_raw_parts(block.as_ptr(), len) };
+            assert!(bytes.iter().all(|&byte| byte == 7));
+            drop((reads, writes));
+            let mut status = 0;
+            // SAFETY: this process's child.
+            unsafe { assert_eq!(libc::waitpid(child, &mut status, 0), child) };
+            assert_eq!(status, 0);
+        }
+        [block, shared].into_iter().for_each(free);
+    });
+}
+
 /// A reserve that children do not have keeps its frames when the parent writes after a fork, without pins.
 /// The child frees what it cannot touch, and has blocks of its own.
 fn a_fork_leaves_the_reserve(hugetlb: Hugetlb) {

@@ -11,11 +11,26 @@ pub(crate) struct PageMap(File);
 
 /// A page map's entry: the page is there.
 const PRESENT: u64 = 1 << 63;
+/// A page map's entry: no other process has the page.
+const OWN: u64 = 1 << 56;
 /// A page map's entry: the frame's number, 0 without the right to know it.
 const FRAME: u64 = (1 << 55) - 1;
 
 /// Readings before a page is none: the kernel may move it again and again.
 const TRIES: usize = 16;
+
+/// The pages of [`CHUNK_PAGES`] pages.
+pub(crate) struct SharedPages {
+    /// Number of those that are there.
+    pub(crate) present: usize,
+    /// Number of those that no other process has.
+    pub(crate) own: usize,
+    /// True if all are there in frames that follow one another, as far as the kernel says.
+    pub(crate) is_run: bool,
+}
+
+/// Pages that are looked at together.
+const CHUNK_PAGES: usize = 512;
 
 impl PageMap {
     /// Opens it.
@@ -31,10 +46,10 @@ impl PageMap {
         pages: usize,
         visit: &mut dyn FnMut(Option<u64>),
     ) -> bool {
-        let mut buffer = [0; 512 * 8];
+        let mut buffer = [0; CHUNK_PAGES * 8];
         let mut page = 0;
         while page < pages {
-            let wanted = (pages - page).min(512) * 8;
+            let wanted = (pages - page).min(CHUNK_PAGES) * 8;
             let first = (address / BASE_PAGE_BYTES as usize + page) as u64;
             let mut tries = 0;
             loop {
@@ -58,6 +73,22 @@ impl PageMap {
             page += wanted / 8;
         }
         true
+    }
+
+    /// Counts the pages from `address` on, as many as a huge page has, that are there and that are shared.
+    pub(crate) fn shared(&self, address: usize) -> Option<SharedPages> {
+        let mut buffer = [0; CHUNK_PAGES * 8];
+        let first = (address / BASE_PAGE_BYTES as usize) as u64;
+        if self.0.read_at(&mut buffer, first * 8) != Some(buffer.len()) {
+            return None;
+        }
+        let entries = || buffer.as_chunks().0.iter().map(|entry| u64::from_ne_bytes(*entry));
+        let count = |bits: u64| entries().filter(|entry| entry & bits == bits).count();
+        let start = entries().next().unwrap_or(0) & FRAME;
+        let follows = |(index, entry): (u64, u64)| entry & FRAME == start + index;
+        let present = count(PRESENT);
+        let is_run = start != 0 && present == CHUNK_PAGES && (0..).zip(entries()).all(follows);
+        Some(SharedPages { present, own: count(PRESENT | OWN), is_run })
     }
 
     /// Returns the first frame of `pages` pages from `address` on if they lie in frames that
@@ -95,5 +126,7 @@ mod tests {
             seen += 1;
         }));
         assert_eq!(seen, 16);
+        let all = map.shared(bytes.as_ptr().addr()).expect("readable");
+        assert!(all.present >= 16 && all.own >= 16 && all.own <= all.present && !all.is_run);
     }
 }

@@ -25,6 +25,7 @@ use crate::reserve::grow::grow;
 use crate::source::backing::Backing;
 use crate::source::chunk::CHUNK_BYTES;
 use crate::source::mapping::{Mapped, Zeroed};
+use crate::source::mend::Mending;
 use crate::source::pages::ArenaPages;
 use crate::source::runs::Runs;
 
@@ -179,6 +180,7 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<Process> {
         first_purge_ms,
         shared,
         grows_from_ms: AtomicU64::new(0),
+        mending: Mending::new(),
         has_background: AtomicBool::new(!options.background),
     })
 }

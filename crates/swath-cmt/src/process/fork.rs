@@ -3,7 +3,7 @@
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::process::state::begun;
+use crate::process::state::{Process, begun};
 use crate::process::thread::Thread;
 use crate::process::words::{self, ENDED};
 use crate::source::backing::Backing;
@@ -33,6 +33,7 @@ pub(crate) unsafe extern "C" fn in_parent() {
         process.pool.with_source(Backing::pages).open_gate();
         process.shared.force_unlock();
     }
+    process.mending.begin(Process::now_ms());
 }
 
 /// Ends the preparation in the child, whose other threads are gone.

@@ -14,6 +14,7 @@ use crate::options::Options;
 use crate::process::canary::{CANARY_BYTES, Canary};
 use crate::process::thread::{Local, Pool, Thread};
 use crate::source::backing::Backing;
+use crate::source::mend::{Mending, mend_all};
 
 /// A pool, and what it was made with.
 pub(crate) struct Process {
@@ -31,6 +32,8 @@ pub(crate) struct Process {
     pub(crate) shared: Mutex<Futex, Option<Thread>>,
     /// Time from which an ordinary request may make the reserve longer; never, while one does.
     pub(crate) grows_from_ms: AtomicU64,
+    /// What is to be done after a fork.
+    pub(crate) mending: Mending,
     /// True if a thread of the process's own purges, or none is to.
     pub(crate) has_background: AtomicBool,
 }
@@ -96,17 +99,23 @@ impl Process {
         if now >= self.first_purge_ms {
             self.pool.purge(now);
             self.return_purged();
+            if self.mending.is_due(now) {
+                let (pages, end) = self.pool.with_source(|source| (source.pages(), source.end()));
+                self.mending.mend_some(pages, end, now);
+            }
         }
     }
 
-    /// Returns all free memory to the system.
+    /// Returns all free memory to the system, and mends what a fork has broken up.
     pub(crate) fn purge_all(&self) {
         loop {
             self.pool.purge_all();
             if !self.return_purged() {
-                return;
+                break;
             }
         }
+        let (pages, end) = self.pool.with_source(|source| (source.pages(), source.end()));
+        mend_all(pages, end);
     }
 
     /// Returns to the system what the pool has purged, without its lock, and returns true if there may be

@@ -135,6 +135,11 @@ impl Backing {
         self.pages
     }
 
+    /// Returns the chunk from which on none was ever used.
+    pub(crate) fn end(&self) -> usize {
+        self.runs.end()
+    }
+
     /// Takes the runs of chunks that are to go back to the system, and that are held so long.
     pub(crate) fn take_purging(&mut self) -> [Range<usize>; PURGING] {
         core::mem::replace(&mut self.purging, [const { 0..0 }; PURGING])

@@ -5,6 +5,7 @@ pub(crate) mod backing;
 pub(crate) mod choose;
 pub(crate) mod chunk;
 pub(crate) mod mapping;
+pub(crate) mod mend;
 pub(crate) mod ordinary;
 pub(crate) mod pages;
 pub(crate) mod protect;

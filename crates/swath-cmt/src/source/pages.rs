@@ -172,6 +172,11 @@ impl ArenaPages {
         self.forked.store(true, Relaxed);
     }
 
+    /// Returns true if the process, or one that it is a child of, has forked.
+    pub(crate) fn has_forked(&self) -> bool {
+        self.forked.load(Relaxed)
+    }
+
     /// Returns true if pages of a hugetlb pool may come that a fork's child is to have: they can be moved
     /// before the fork, of which there was none.
     pub(crate) fn may_take_pooled(&self) -> bool {

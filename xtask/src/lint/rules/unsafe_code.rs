@@ -41,6 +41,7 @@ const MODULES: &[&str] = &[
     "crates/swath-cmt/src/reserve/stock.rs",
     "crates/swath-cmt/src/source/backing.rs",
     "crates/swath-cmt/src/source/mapping.rs",
+    "crates/swath-cmt/src/source/mend.rs",
     "crates/swath-cmt/src/source/ordinary.rs",
     "crates/swath-cmt/src/source/pages.rs",
     "crates/swath-cmt/src/source/protect.rs",
