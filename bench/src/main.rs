@@ -5,7 +5,7 @@
 //! cargo run --release -p swath-bench -- rivals [--json FILE] [--samples N]
 //! cargo run --release -p swath-bench -- translate
 //! cargo run --release -p swath-bench -- heap
-//! cargo run --release -p swath-bench -- programs [--rounds N] [--out DIR] [NAME…]
+//! cargo run --release -p swath-bench -- programs [--rounds N] [--no-runs] [--out DIR] [NAME…]
 //! cargo run --release -p swath-bench -- registered-buffers [--rounds N] [--mib N]
 //! ```
 //!
@@ -125,7 +125,7 @@ const USAGE: &str = "usage: swath-bench gates [NAME…]
        swath-bench rivals [--json FILE] [--samples N]
        swath-bench translate
        swath-bench heap
-       swath-bench programs [--rounds N] [--out DIR] [NAME…]
+       swath-bench programs [--rounds N] [--no-runs] [--out DIR] [NAME…]
        swath-bench registered-buffers [--rounds N] [--mib N]";
 
 fn main() -> ExitCode {

@@ -266,15 +266,20 @@ fn best(medians: &Medians, libraries: &[Library], measure: usize) -> f64 {
     theirs.map(|(values, _)| values[measure]).fold(f64::INFINITY, f64::min)
 }
 
-/// Runs the rows whose line begins with one of `names` (all, if there are none) and prints the table.
+/// Runs the rows whose line begins with one of `names` (all, if there are none) and prints the table; with
+/// `--no-runs` without its last column, whose runs take minutes for some.
 pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
-    let (mut rounds, mut folder, mut names) = (5, None, Vec::new());
+    let (mut rounds, mut folder, mut sees_runs, mut names) = (5, None, true, Vec::new());
     let mut rest = options;
     loop {
         rest = match rest {
             [] => break,
             ["--out", path, rest @ ..] => {
                 folder = Some(*path);
+                rest
+            }
+            ["--no-runs", rest @ ..] => {
+                sees_runs = false;
                 rest
             }
             ["--rounds", count, rest @ ..] => {
@@ -317,10 +322,8 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
         println!("\n{}: {} thread{s}{oversubscribed}", row.line, row.threads);
         let titles: String = MEASURES.iter().map(|(title, _)| format!("{title:>18}")).collect();
         println!("  {:<14}{titles}{:>9}", "", "KiB/run");
-        let runs: Vec<Option<f64>> = libraries
-            .iter()
-            .map(|library| run_kib(row, library, &out))
-            .collect::<Result<_, _>>()?;
+        let run_kib = |library| if sees_runs { run_kib(row, library, &out) } else { Ok(None) };
+        let runs: Vec<Option<f64>> = libraries.iter().map(run_kib).collect::<Result<_, _>>()?;
         for ((library, values), run_kib) in libraries.iter().zip(&medians).zip(&runs) {
             let cells: String = (0..MEASURES.len())
                 .map(|m| {
