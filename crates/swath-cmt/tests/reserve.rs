@@ -154,6 +154,34 @@ fn a_long_block_without_a_reserve_is_ordered() {
     });
 }
 
+/// Pages of the hugetlb pool, too, lie in the order of their frames, and the longest runs of them are picked.
+#[test]
+fn a_long_block_of_hugetlb_pages_is_ordered() {
+    alone("a_long_block_of_hugetlb_pages_is_ordered", || {
+        let Some(_pool) = Pool::raised(2048, 60).filter(|_| known()) else { return };
+        let options = Options { hugetlb: Hugetlb::Always, ..Options::default() };
+        begin_with(options).expect("a pool");
+        let len = 20 * MIB;
+        let blocks = [3, 4].map(|byte| {
+            let block = swath_cmt::allocate(len).expect("memory");
+            // SAFETY: a block of that length.
+            unsafe { block.write_bytes(byte, len) };
+            block
+        });
+        if stats().hugetlb_2m_bytes < 2 * len as u64 {
+            return println!("skipped: without userfaultfd no pages of the pool");
+        }
+        assert_eq!(stats().ordered_bytes, 2 * len as u64);
+        for block in blocks {
+            let frames = frames(block, len).expect("known");
+            let firsts: Vec<u64> = frames.iter().copied().step_by(512).collect();
+            assert!(firsts.is_sorted() && firsts.iter().all(|first| first % 512 == 0));
+            println!("{} runs of ten pages", runs(&frames));
+            free(block);
+        }
+    });
+}
+
 /// The extents of the reserve.
 fn extents() -> Vec<swath_cmt::ReserveExtent> {
     let mut extents = Vec::new();

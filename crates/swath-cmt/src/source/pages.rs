@@ -26,6 +26,9 @@ use crate::source::runs::pieces;
 /// piece by piece.
 const ORDER_MAX: usize = 1024;
 
+/// The most chunks of a hugetlb pool that are ordered at once: a fork waits for so long.
+const ORDER_POOLED_MAX: usize = 64;
+
 /// Chunks that are purged at once: others wait for the process's mappings meanwhile.
 const PURGE_CHUNKS: usize = 32;
 
@@ -306,21 +309,30 @@ impl ArenaPages {
             Hugetlb::Always => true,
             Hugetlb::Default => foreign().is_none(),
         };
-        if hugetlb
-            && self.may_take_pooled()
-            && let Some(prepared) = self.place_pooled(chunk, count)
-        {
-            if populate {
-                // SAFETY: this thread's units, and perhaps others', whose contents stay.
-                unsafe { touch(at, prepared * CHUNK_BYTES, true) };
-            }
-            return Some(prepared);
-        }
         // Up to where a page of 1 GiB could begin.
         let to_giant = (GIANT_BYTES - at.addr() % GIANT_BYTES) / CHUNK_BYTES;
-        let count = count.min(to_giant);
+        let (all, count) = (count, count.min(to_giant));
+        if hugetlb && self.may_take_pooled() {
+            // Of a page of 1 GiB nothing is to be ordered.
+            let ordered = if self.order && populate && count < GIANT_CHUNKS {
+                self.place_pooled_ordered(chunk, count.min(ORDER_POOLED_MAX))
+            } else {
+                0
+            };
+            if ordered > 0 {
+                return Some(ordered);
+            }
+            if let Some(prepared) = self.place_pooled(chunk, all) {
+                if populate {
+                    // SAFETY: this thread's units, and perhaps others', whose contents stay.
+                    unsafe { touch(at, prepared * CHUNK_BYTES, true) };
+                }
+                return Some(prepared);
+            }
+        }
         if self.order && populate {
-            let placed = self.place_ordered(chunk, count.min(ORDER_MAX * 4 / 5));
+            let count = count.min(ORDER_MAX * 4 / 5);
+            let placed = self.place_ordered(chunk, count, count, Pages::Transparent);
             if placed > 0 {
                 return Some(placed);
             }
@@ -374,14 +386,23 @@ impl ArenaPages {
         giant.or_else(|| place(1, Chunk::Huge, libc::MAP_HUGE_2MB))
     }
 
-    /// Fills reserved chunks, of which there are `count` from `chunk` on, with the best of some more, and
-    /// returns the number that it filled; 0 if there are no huge pages.
-    fn place_ordered(&self, chunk: usize, count: usize) -> usize {
+    /// Fills reserved chunks, of which there are `count` from `chunk` on, with the best pages of the hugetlb
+    /// pool as far as it has any, and returns their number.
+    fn place_pooled_ordered(&self, chunk: usize, count: usize) -> usize {
+        let _no_fork = self.gate.lock();
+        if !self.may_take_pooled() {
+            return 0;
+        }
+        self.place_ordered(chunk, count, 1, Pages::Hugetlb2M)
+    }
+
+    /// Fills reserved chunks, of which there are `count` from `chunk` on, with the best of some more pages, and
+    /// returns the number that it filled; 0 if there are fewer than `least` pages.
+    fn place_ordered(&self, chunk: usize, count: usize, least: usize, pages: Pages) -> usize {
         let more = count.div_ceil(4).min(ORDER_MAX - count);
         let wanted = Wanted { pages: count, more, block: 0, run: 0 };
-        let stock = Stock::take(Pages::Transparent, wanted, true, &|| true);
-        let Some(mut stock) = stock else { return 0 };
-        if stock.chosen() < count {
+        let Some(mut stock) = Stock::take(pages, wanted, true, &|| true) else { return 0 };
+        if stock.chosen() < least {
             return 0;
         }
         let mut placed = 0;
@@ -391,7 +412,7 @@ impl ArenaPages {
             let claimed = self.claim(place, len, Chunk::Reserved);
             // SAFETY: reserved addresses of the arena, which this thread has claimed; each run moves once.
             let moved = unsafe { stock.move_run(index, self.address(place), claimed) };
-            self.publish(place, moved, Chunk::Advised);
+            self.publish(place, moved, pages.chunk());
             self.publish(place + moved, claimed - moved, Chunk::Reserved);
             placed += moved;
             if moved < len {
