@@ -169,6 +169,49 @@ pub trait FrameAllocator {
     }
 }
 
+/// An allocator that is lent.
+impl<A: FrameAllocator + ?Sized> FrameAllocator for &mut A {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        (**self).allocate_block(frames_max)
+    }
+
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        (**self).allocate_aligned(order)
+    }
+
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        (**self).free(extent)
+    }
+
+    fn free_frames(&self) -> u64 {
+        (**self).free_frames()
+    }
+
+    fn total_frames(&self) -> u64 {
+        (**self).total_frames()
+    }
+
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        (**self).for_each_free(visit);
+    }
+
+    fn allocate(
+        &mut self,
+        count_frames: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), FrameAllocateError> {
+        (**self).allocate(count_frames, sink)
+    }
+
+    fn allocate_frame(&mut self) -> Option<Pfn> {
+        (**self).allocate_frame()
+    }
+
+    fn fault(&self) -> Option<WordFault> {
+        (**self).fault()
+    }
+}
+
 /// An allocator that several owners share on one CPU, each through a
 /// reference: a borrow lasts for one call.
 impl<A: FrameAllocator + ?Sized> FrameAllocator for &RefCell<A> {

@@ -114,7 +114,10 @@ pub trait Translate {
 }
 
 /// Translates `addr` by the steps of `translator`, one after the other.
-pub(crate) fn access_by_steps<T: Translate, M: PhysMemory + ?Sized>(
+///
+/// # Errors
+/// The [`TranslationFault`] of the page.
+pub fn access_by_steps<T: Translate, M: PhysMemory + ?Sized>(
     translator: &mut T,
     addr: VirtAddr,
     memory: &M,

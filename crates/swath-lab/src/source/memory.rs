@@ -61,42 +61,67 @@ impl<'a> Source<'a> {
         Self::Blocks { count, block_frames, span_frames }
     }
 
-    /// An allocator over this memory.
+    /// Returns an allocator over this memory.
     ///
     /// # Errors
     /// [`PrepareError`].
-    pub fn prepare<R: Rule>(
+    pub fn prepare<R: Rule + 'static>(
         &self,
         config: BuddyConfig,
         random: &mut Random,
     ) -> Result<Allocator<R>, PrepareError> {
-        match *self {
+        let new = |frames, is_free| new_allocator(frames, config, is_free);
+        self.prepare_with(new, |allocator| allocator, random)
+    }
+
+    /// Returns an allocator of another kind over this memory; `new` makes one whose frames are all
+    /// allocated.
+    ///
+    /// # Errors
+    /// [`PrepareError`].
+    pub fn prepare_own(
+        &self,
+        new: impl FnOnce(Extent) -> Result<Box<dyn FrameAllocator>, String>,
+        random: &mut Random,
+    ) -> Result<Box<dyn FrameAllocator>, PrepareError> {
+        let new = |frames: Extent, is_free| {
+            if frames.count > FRAMES_MAX {
+                return Err(PrepareError::Span { frames: frames.count });
+            }
+            let mut allocator = new(frames).map_err(PrepareError::Own)?;
+            if is_free {
+                allocator.free(frames)?;
+            }
+            Ok(allocator)
+        };
+        self.prepare_with(new, |allocator| allocator.as_mut(), random)
+    }
+
+    /// Returns an allocator over this memory that `new` made with all frames free, or allocated.
+    fn prepare_with<A>(
+        &self,
+        new: impl FnOnce(Extent, bool) -> Result<A, PrepareError>,
+        dynamic: impl Fn(&mut A) -> &mut (dyn FrameAllocator + 'static),
+        random: &mut Random,
+    ) -> Result<A, PrepareError> {
+        let below = |end| Extent::new(Pfn::new(0), end);
+        let drawn;
+        let (frames, free) = match *self {
             Self::Blocks { count, block_frames, span_frames } => {
-                let blocks = scattered_blocks(count, block_frames, span_frames, random)?;
-                with_free(&blocks, span_frames, config)
+                drawn = scattered_blocks(count, block_frames, span_frames, random)?;
+                (span_frames, drawn.as_slice())
             }
             Self::Aged { frames, ref ageing } => {
-                let mut allocator = new_allocator(Extent::new(Pfn::new(0), frames), config, true)?;
-                age(&mut allocator, ageing, random)?;
-                Ok(allocator)
+                let mut allocator = new(below(frames), true)?;
+                age(dynamic(&mut allocator), ageing, random)?;
+                return Ok(allocator);
             }
-            Self::Free(extents) => {
-                let frames = extents.last().map_or(1, |last| last.end().raw());
-                with_free(extents, frames, config)
-            }
-        }
+            Self::Free(extents) => (extents.last().map_or(1, |last| last.end().raw()), extents),
+        };
+        let mut allocator = new(below(frames), false)?;
+        free.iter().try_for_each(|&extent| dynamic(&mut allocator).free(extent))?;
+        Ok(allocator)
     }
-}
-
-/// An allocator over frames 0 to `frames`, of which these are free.
-fn with_free<R: Rule>(
-    free: &[Extent],
-    frames: u64,
-    config: BuddyConfig,
-) -> Result<Allocator<R>, PrepareError> {
-    let mut allocator = new_allocator(Extent::new(Pfn::new(0), frames), config, false)?;
-    free.iter().try_for_each(|&extent| allocator.free(extent))?;
-    Ok(allocator)
 }
 
 /// Memory that cannot be prepared.
@@ -117,6 +142,9 @@ pub enum PrepareError {
     /// The allocator cannot hold them.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// An allocator that another crate brought cannot be made.
+    #[error("{0}")]
+    Own(String),
     /// Ageing failed.
     #[error(transparent)]
     Alloc(#[from] FrameAllocateError),

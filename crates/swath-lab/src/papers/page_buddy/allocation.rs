@@ -175,12 +175,21 @@ impl AllocationPlan {
         }
     }
 
-    /// BBS, then each PBS, each on every structure. Lists are left out on a real
-    /// machine: putting tens of thousands of extents into order takes them minutes.
+    /// BBS, then each PBS, each on every structure, then the allocators that other crates added. Lists
+    /// are left out on a real machine: putting tens of thousands of extents into order takes them
+    /// minutes.
     fn subjects(&self, real: bool) -> Result<Vec<Vec<Subject>>, StudyError> {
         let structures = if real { &Structure::ALL[1..] } else { &Structure::ALL };
         let designs = lists::designs(self.bbs_max_order, &self.pbs)?.into_iter();
-        Ok(designs.map(|(design, config)| Subject::of(&design, config, structures)).collect())
+        let subjects = designs.map(|(design, config)| Subject::of(&design, config, structures));
+        Ok(subjects.chain(Subject::added().map(|one| vec![one])).collect())
+    }
+
+    /// Those of these subjects whose instructions are counted: the first variants, and what was added.
+    fn counted<'s>(&self, quick: bool, subjects: &'s [Vec<Subject>]) -> Vec<&'s Subject> {
+        let variants = usize::try_from(*self.counted_variants.of(quick)).unwrap_or(usize::MAX);
+        let (own, added) = subjects.split_at(1 + self.pbs.len());
+        own[..variants.min(self.pbs.len()) + 1].iter().chain(added).flatten().collect()
     }
 
     fn failed(&self, what: impl std::fmt::Display) -> StudyError {
@@ -242,8 +251,9 @@ impl Study for Allocation {
         let machine =
             job.file.as_ref().map(|file| Machine::load(Some(file), unknown)).transpose()?;
         let machine = machine.as_ref();
-        let subjects = job.plan.subjects(machine.is_some())?.concat();
-        let subject = subjects.get(job.subject).ok_or("no such subject")?;
+        let subjects = job.plan.subjects(machine.is_some())?;
+        let counted = job.plan.counted(job.quick, &subjects);
+        let subject = counted.get(job.subject).ok_or("no such subject")?;
         let load = job.plan.counted_load(job.quick, job.counting);
         let mut regions = CountedRegions::begin(job.counting)?;
         for memory in load.memories(machine) {
@@ -348,8 +358,7 @@ fn count_all(
     let counting = Counting::here();
     let load = plan.counted_load(run.quick, counting);
     let memories = load.memories(machine);
-    let variants = usize::try_from(*plan.counted_variants.of(run.quick)).unwrap_or(usize::MAX - 1);
-    let counted: Vec<&Subject> = subjects.iter().take(1 + variants).flatten().collect();
+    let counted = plan.counted(run.quick, subjects);
     let job = |subject, repeat| Job {
         plan: plan.clone(),
         quick: run.quick,
@@ -491,7 +500,7 @@ fn steps_all(
     Ok(grid)
 }
 
-/// Counts the blocks that serve the request, on the bitmaps.
+/// Counts the blocks that serve the request, on all structures but the lists, whose are those of the bitmaps.
 fn blocks_all(
     plan: &AllocationPlan,
     run: &Run<'_>,
@@ -499,10 +508,10 @@ fn blocks_all(
 ) -> Result<Grid, StudyError> {
     let load = plan.load(run.quick);
     let memories = load.memories(run.real.memory.as_deref());
-    let bitmaps = |one: &&Subject| one.structure == Structure::Bitmaps && !one.eager_alone;
+    let no_lists = |one: &&Subject| one.structure != Structure::Lists && !one.eager_alone;
     let of = |subject| memories.iter().map(move |memory| (subject, memory));
     let points: Vec<(&Subject, &Memory<'_>)> =
-        subjects.iter().filter(bitmaps).flat_map(of).collect();
+        subjects.iter().filter(no_lists).flat_map(of).collect();
     let at = |(subject, memory): &(&Subject, &Memory<'_>)| {
         vec![subject.design.as_str().into(), memory.x()]
     };

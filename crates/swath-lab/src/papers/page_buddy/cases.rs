@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 use swath_arch::{
     Attributes, Coalescing, Extent, Format, PageRange, Pfn, SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::{BuddyConfig, FrameAllocator};
+use swath_frame::BuddyConfig;
 use swath_hw::walk;
 use swath_vm::AddressSpace;
 
 use crate::papers::page_buddy::setting::ContiguityBits;
+use crate::papers::page_buddy::design::{Design, Frames, Scheme};
 use crate::papers::page_buddy::translation::{
-    Accesses, Design, Hardware, Program, Scheme, measure,
+    Accesses, Hardware, Program, measure,
 };
 use crate::source::memory::{Allocator, Source, new_allocator, random};
 use crate::study::bounds::Bounded;
@@ -139,7 +140,7 @@ impl CaseLayout {
     }
 
     fn designs(&self) -> [Design; 3] {
-        let design = |name, allocator, scheme| Design { name, allocator, best_fit: false, scheme };
+        let design = |name, orders, scheme| Design::new(name, Frames::Buddy(orders), scheme);
         [
             design(TRAD, BuddyConfig::BBS, Scheme::Trad),
             design(PCAD, BuddyConfig::BBS, Scheme::Pcad),
@@ -153,8 +154,7 @@ impl CaseLayout {
         let error = |what: &dyn std::fmt::Display| failed(about, self.name, what);
         let source = Source::Free(&self.free);
         let mut random = random(about.seed, 0);
-        let prepared = source.prepare(design.allocator, &mut random);
-        let allocator: Allocator = prepared.map_err(|e| error(&e))?;
+        let allocator = design.frames.over(&source, &mut random).map_err(|e| error(&e))?;
         let mut nodes = 0;
         allocator.for_each_free(&mut |_| nodes += 1);
         let program = Program {

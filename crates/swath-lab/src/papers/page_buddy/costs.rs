@@ -137,7 +137,7 @@ fn finding(found: &Costs) -> String {
 fn lines(grid: &Grid) -> Vec<(String, &'static str, String)> {
     let designs = grid.values(DESIGN).into_iter();
     let designs = designs.filter(|design| design.word() != Some(PBS_INSIDE));
-    let structures: Vec<Structure> = Structure::ALL
+    let structures: Vec<Structure> = Structure::WITH_OWN
         .into_iter()
         .filter(|structure| grid.values(STRUCTURE).contains(&&structure.title().into()))
         .collect();
@@ -355,7 +355,7 @@ pub(crate) fn claims(conditions: &Conditions, load: &Load<'_>) -> Vec<Statement<
     let of = |structure: Structure| {
         let name = match structure {
             Structure::Lists => "the paper's lists",
-            Structure::Bitmaps => "Swath's bitmaps",
+            Structure::Bitmaps | Structure::Own => "Swath's bitmaps",
         };
         let (eager, demand) = (&eager, &demand);
         stated(structure).map(move |(place, says, paper, saving)| {
@@ -390,7 +390,7 @@ fn cause(structure: Structure, saving: Saving) -> &'static str {
              Here it shortens the node where it stands, while BBS splits a block once for each \
              order, and looks at nine lists for every page (figure \"Fig. 20, steps\")."
         }
-        (Structure::Bitmaps, Work::Demand, _) => {
+        (Structure::Bitmaps | Structure::Own, Work::Demand, _) => {
             "No order is scanned in either allocator. What BBS pays is the splitting of large \
              blocks, order by order, so its cost grows with the size of the free blocks (figure \
              \"Fig. 20\")."

@@ -149,7 +149,7 @@ impl Study for Fit {
 type MeasureError = crate::source::memory::PrepareError;
 
 /// The requests of one life of a memory.
-fn measure<R: Rule>(
+fn measure<R: Rule + 'static>(
     plan: &FitPlan,
     config: BuddyConfig,
     memory: Memory<'_>,
@@ -178,7 +178,7 @@ fn measure<R: Rule>(
 /// frames that releases uphold.
 type Prepared<R> = (Allocator<R>, Vec<Vec<Extent>>, Ageing, u64);
 
-fn prepare<R: Rule>(
+fn prepare<R: Rule + 'static>(
     plan: &FitPlan,
     config: BuddyConfig,
     memory: Memory<'_>,

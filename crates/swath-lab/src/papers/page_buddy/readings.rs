@@ -9,7 +9,8 @@ use swath_frame::BuddyConfig;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
 use crate::papers::page_buddy::setting::blocks_bytes;
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, check_free};
-use crate::papers::page_buddy::translation::{Design, Hardware, Program, measure};
+use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::translation::{Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, Workload, WorkloadName};
 use crate::source::memory::{Source, random};
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats, Share};
@@ -127,8 +128,7 @@ impl Study for Readings {
                 sizes.map(|size| MemoryLevel { x: size.into(), block_frames: Some(size) }).collect()
             }
         };
-        let mut designs = Design::all(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7).to_vec();
-        designs.retain(|design| !design.best_fit);
+        let designs = Design::all(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7);
         let mut points = Vec::new();
         for reading in &readings {
             for level in &levels {

@@ -167,8 +167,15 @@ impl MachinePlan {
         })?;
         self.contiguity_bits.check("machine.contiguity_bits", self.format)?;
         check_orders("machine.bbs_max_order", bbs(self.bbs_max_order.tiny()))?;
-        let pbs = pbs(self.pbs_granularity.tiny(), self.pbs_top_order.tiny());
-        check_orders("machine.pbs_top_order", pbs)
+        check_orders("machine.pbs_top_order", self.pbs())
+    }
+
+    /// Returns the orders of PBS.
+    ///
+    /// # Errors
+    /// [`PlanError::Orders`]; never for a plan that was read.
+    pub fn pbs(&self) -> Result<BuddyConfig, PlanError> {
+        pbs(self.pbs_granularity.tiny(), self.pbs_top_order.tiny())
     }
 
     /// The machine of Table 3 as conditions of the paper's claims.

@@ -16,6 +16,7 @@ use swath_frame::testing::lists::{PaperLists, Steps, Watch};
 use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap};
 use swath_vm::AddressSpace;
 
+use crate::papers::page_buddy::design::{self, Added, AddedFrames, NewFrames};
 use crate::papers::page_buddy::lists::{BBS, PBS};
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits};
 use crate::papers::page_buddy::translation::{reach_frames, table_extent};
@@ -30,17 +31,23 @@ pub(crate) enum Structure {
     Lists,
     /// Swath's.
     Bitmaps,
+    /// That of an allocator which another crate [added](design::add).
+    Own,
 }
 
 impl Structure {
-    /// Both, the paper's first.
+    /// Those of PBS and BBS, the paper's first.
     pub(crate) const ALL: [Self; 2] = [Self::Lists, Self::Bitmaps];
+
+    /// All of them.
+    pub(crate) const WITH_OWN: [Self; 3] = [Self::Lists, Self::Bitmaps, Self::Own];
 
     /// Its value on the axis.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Lists => "lists",
             Self::Bitmaps => "bitmaps",
+            Self::Own => "its own",
         }
     }
 
@@ -48,7 +55,7 @@ impl Structure {
     pub(crate) fn named(self, design: &str) -> String {
         match self {
             Self::Lists => format!("{design} (lists)"),
-            Self::Bitmaps => design.to_owned(),
+            Self::Bitmaps | Self::Own => design.to_owned(),
         }
     }
 }
@@ -67,11 +74,14 @@ const BESIDE: Coalescing = Coalescing::Pcad(ContiguityBits::Ideal(16).field());
 const INSIDE: Coalescing = Coalescing::Pcad(ContiguityField::Descriptor);
 
 /// An allocator that is measured, with what eager paging writes for it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) design: String,
     pub(crate) structure: Structure,
+    /// The orders, of PBS and BBS.
     pub(crate) config: BuddyConfig,
+    /// What makes another crate's allocator.
+    own: Option<NewFrames>,
     /// Lines 17 to 21 of Fig. 4.
     pub(crate) coalescing: Coalescing,
     /// True where it differs from another subject in these lines alone.
@@ -96,11 +106,29 @@ impl Subject {
                 design: design.to_owned(),
                 structure,
                 config,
+                own: None,
                 coalescing,
                 eager_alone: nth > 0,
             }));
         }
         subjects
+    }
+
+    /// Returns those of the allocators that other crates added. What is contiguous stands beside their
+    /// descriptors, as for PBS.
+    pub(crate) fn added() -> impl Iterator<Item = Self> {
+        let of = |added: Added| match added.frames {
+            AddedFrames::Own(new) => Some(Self {
+                design: added.name.to_owned(),
+                structure: Structure::Own,
+                config: BuddyConfig::BBS,
+                own: Some(new),
+                coalescing: BESIDE,
+                eager_alone: false,
+            }),
+            AddedFrames::Bbs | AddedFrames::Pbs => None,
+        };
+        design::added().into_iter().filter_map(of)
     }
 
     /// The measured allocations.
@@ -250,7 +278,7 @@ impl Subject {
         &self,
         memory: Memory<'_>,
         mut random: Random,
-        visit: impl FnOnce(&RefCell<dyn FrameAllocator>) -> Result<T, Fault>,
+        visit: impl FnOnce(&RefCell<dyn FrameAllocator + '_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let source = memory.source();
         match self.structure {
@@ -258,6 +286,11 @@ impl Subject {
                 let prepared = source.prepare(self.config, &mut random);
                 let prepared: Allocator = prepared.map_err(fault)?;
                 visit(&RefCell::new(prepared))
+            }
+            Structure::Own => {
+                let new = self.own.ok_or("an allocator that nobody added")?;
+                let mut prepared = source.prepare_own(new, &mut random).map_err(fault)?;
+                visit(&RefCell::new(prepared.as_mut()))
             }
             Structure::Lists => {
                 visit(&RefCell::new(paper_lists(&source, self.config, &mut random, ())?))
@@ -297,7 +330,7 @@ impl Subject {
     /// The fault, if the work was not done.
     pub(crate) fn perform(
         &self,
-        allocator: &RefCell<dyn FrameAllocator>,
+        allocator: &RefCell<dyn FrameAllocator + '_>,
         demands: Demands,
         work: Work,
         measure: &mut dyn FnMut(Act, &mut dyn FnMut()),

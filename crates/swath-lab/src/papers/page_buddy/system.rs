@@ -17,10 +17,11 @@ use crate::papers::page_buddy::setting::{
     BlockFrames, MachinePlan, check_free, check_shapes, free_conditions,
 };
 use crate::papers::page_buddy::timed::{
-    DramPlan, HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem, designs,
+    DramPlan, HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem,
     hardware,
 };
-use crate::papers::page_buddy::translation::{Hardware, Scheme};
+use crate::papers::page_buddy::design::{Design, Scheme};
+use crate::papers::page_buddy::translation::Hardware;
 use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
 use crate::study::bounds::{Ascending, Distinct, Forms, Repeats, Share};
 use crate::study::claim::{Conditions, Statement};
@@ -192,7 +193,7 @@ impl Study for System {
         let hardware = hardware(&plan.machine);
         let real = run.real.memory.as_deref();
         let system = TimedSystem { real, ..plan.timed(&hardware) };
-        let designs = designs(&plan.machine)?;
+        let designs = Design::of(&plan.machine)?;
         let timed: Vec<(WorkloadName, Timed)> = plan
             .workloads
             .iter()
@@ -328,7 +329,7 @@ pub fn export(
     format: TraceFormat,
     path: &Path,
 ) -> Result<u64, StudyError> {
-    let designs = designs(&plan.machine)?;
+    let designs = Design::of(&plan.machine)?;
     let named = designs.iter().find(|known| known.name.eq_ignore_ascii_case(design));
     let design = named.ok_or_else(|| {
         let names: Vec<_> = designs.iter().map(|design| design.name).collect();

@@ -19,8 +19,9 @@ use swath_hw::{
 use swath_trace::output;
 
 use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan};
+use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::translation::{
-    Design, Hardware, MeasureError, Program, with_mapped,
+    Hardware, MeasureError, Program, failed, with_mapped,
 };
 use crate::papers::page_buddy::workload::{Category, Workload};
 use crate::papers::page_buddy::{energy, workload};
@@ -28,7 +29,7 @@ use crate::source::memory::{Source, random};
 use crate::source::real::Machine;
 use crate::study::bounds::Bounded;
 use crate::study::grid::Metrics;
-use crate::study::plan::{PlanError, Refused, require};
+use crate::study::plan::{Refused, require};
 use crate::study::run::StudyError;
 
 /// The machines that stand behind the first TLB of a processor.
@@ -311,14 +312,6 @@ pub(crate) fn hardware(machine: &MachinePlan) -> Hardware {
     Hardware { frames, ..Hardware::of(machine) }
 }
 
-/// The paper's four designs on a plan's machine.
-///
-/// # Errors
-/// [`PlanError::Orders`]; never for a plan that was read.
-pub(crate) fn designs(machine: &MachinePlan) -> Result<Vec<Design>, PlanError> {
-    Ok(Design::of(machine)?.into_iter().filter(|design| !design.best_fit).collect())
-}
-
 /// A run of one design on one workload.
 #[derive(Clone, Copy)]
 pub(crate) struct Point<'a> {
@@ -386,7 +379,7 @@ impl TimedSystem<'_> {
         let hardware = &Hardware { anchor_log2, contiguity, ..*self.hardware };
         let stats =
             with_mapped(hardware, design, &source, program, &mut random, |mapped, memory| {
-                let stats = self.run(machine, timed, mapped.regime, memory, None, observe);
+                let stats = self.run(machine, timed, (design, mapped.regime), memory, None, observe);
                 Ok((stats?, mapped.writes_per_page))
             });
         stats.map_err(|error| self.failed(design, timed, &error))
@@ -405,7 +398,8 @@ impl TimedSystem<'_> {
         }
     }
 
-    /// Runs a workload's masters on tables, whose pages come on demand if `paging` brings them.
+    /// Runs a workload's masters on a design's tables, whose pages come on demand if `paging` brings
+    /// them.
     ///
     /// # Errors
     /// [`MeasureError::Hardware`].
@@ -413,25 +407,27 @@ impl TimedSystem<'_> {
         &self,
         machine: &SystemMachine,
         timed: &Timed,
-        regime: Regime,
+        (design, regime): (&Design, Regime),
         memory: &SliceMemory<'_>,
         paging: Option<Bringing<'_>>,
         observe: &mut dyn FnMut(SystemEvent),
     ) -> Result<SystemStats, MeasureError> {
         let (hardware, order) = (self.hardware, WalkOrder::default());
-        let system = config(machine, &self.dram, timed);
+        let masters = Masters { config: config(machine, &self.dram, timed), timed, memory };
+        if let Some(tlb) = &design.tlb {
+            return tlb.with_time(&masters, (regime, hardware.tlb), paging, observe);
+        }
         let behind = match (self.hierarchy, machine.walk_cache_entries) {
             (Some(behind), _) => Some(hierarchy_config(behind, hardware, order)),
             (None, Some(cache)) => Some(walk_cache_config(cache.small(), hardware, order)),
             (None, None) => None,
         };
         match behind {
-            None => masters(&system, timed, memory, paging, observe, || {
-                Mmu::new(regime, hardware.tlb, order).map_err(failed)
-            }),
-            Some(config) => masters(&system, timed, memory, paging, observe, || {
-                Hierarchy::new(regime, &config).map_err(failed)
-            }),
+            None => masters
+                .run(paging, observe, || Mmu::new(regime, hardware.tlb, order).map_err(failed)),
+            Some(config) => {
+                masters.run(paging, observe, || Hierarchy::new(regime, &config).map_err(failed))
+            }
         }
     }
 
@@ -482,10 +478,6 @@ impl TimedSystem<'_> {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> MeasureError {
-    MeasureError::Hardware(error.to_string())
-}
-
 fn hierarchy_config(
     behind: &HierarchyPlan,
     hardware: &Hardware,
@@ -518,25 +510,35 @@ fn walk_cache_config(entries: u32, hardware: &Hardware, order: WalkOrder) -> Hie
     }
 }
 
-/// Runs the masters of a workload, each with a translating machine of its own.
-fn masters<T: Translate>(
-    config: &SystemConfig,
-    timed: &Timed,
-    memory: &SliceMemory<'_>,
-    paging: Option<Bringing<'_>>,
-    observe: &mut dyn FnMut(SystemEvent),
-    translating: impl Fn() -> Result<T, MeasureError>,
-) -> Result<SystemStats, MeasureError> {
-    let mut masters = Vec::new();
-    for transactions in &timed.masters {
-        masters.push((translating()?, transactions.iter().copied()));
+/// The masters of a workload in a system.
+pub struct Masters<'a, 'b> {
+    config: SystemConfig,
+    timed: &'a Timed,
+    memory: &'a SliceMemory<'b>,
+}
+
+impl Masters<'_, '_> {
+    /// Runs them, each with a translating machine of its own.
+    ///
+    /// # Errors
+    /// [`MeasureError::Hardware`], and those of `translating`.
+    pub(crate) fn run<T: Translate>(
+        &self,
+        paging: Option<Bringing<'_>>,
+        observe: &mut dyn FnMut(SystemEvent),
+        translating: impl Fn() -> Result<T, MeasureError>,
+    ) -> Result<SystemStats, MeasureError> {
+        let mut masters = Vec::new();
+        for transactions in &self.timed.masters {
+            masters.push((translating()?, transactions.iter().copied()));
+        }
+        let system = System::new(&self.config, masters).map_err(failed)?;
+        match paging {
+            None => system.run_observed(self.memory, observe),
+            Some(paging) => system.run_paged(self.memory, paging, observe),
+        }
+        .map_err(failed)
     }
-    let system = System::new(config, masters).map_err(failed)?;
-    match paging {
-        None => system.run_observed(memory, observe),
-        Some(paging) => system.run_paged(memory, paging, observe),
-    }
-    .map_err(failed)
 }
 
 /// The paper's system with what it leaves open, and with the buffers that the

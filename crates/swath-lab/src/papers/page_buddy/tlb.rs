@@ -12,7 +12,8 @@ use crate::papers::page_buddy::savings::{CATEGORY, DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::{
     AccessPlan, Blocks, MachinePlan, MemoryPlan, blocks_bytes,
 };
-use crate::papers::page_buddy::translation::{Design, Hardware, Program, measure};
+use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::translation::{Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
 use crate::source::memory::{Ageing, Source, random};
 use crate::source::real::{Machine, Trace};
@@ -136,8 +137,10 @@ impl Study for Tlb {
 
     fn measure(plan: &TlbPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
         let hardware = Hardware::of(&plan.machine);
-        let mut designs = Design::of(&plan.machine)?.to_vec();
-        designs.retain(|design| plan.best_fit || !design.best_fit);
+        let mut designs = Design::of(&plan.machine)?;
+        if plan.best_fit {
+            designs.push(Design::best_fit(plan.machine.pbs()?));
+        }
         let programs = programs(plan, run)?;
         let levels = levels(plan, run)?;
         let mut points = Vec::new();

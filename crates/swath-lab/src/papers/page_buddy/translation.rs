@@ -1,13 +1,14 @@
 //! One measurement of translation: memory, an allocator, page tables in bytes,
 //! a TLB for each master, and the accesses.
 //!
-//! A [`Program`] requests memory and accesses it; a [`Design`] is an allocator
-//! with a way of coalescing. [`measure`] allocates every request whole (eager
+//! A [`Program`] requests memory and accesses it; a
+//! [`Design`] is an allocator with a way of coalescing and a TLB. [`measure`] allocates every request whole (eager
 //! paging, section IV-G), maps its blocks, and lets each master's accesses go
 //! through a TLB of its own.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::ops::Add;
 
 use foldhash::fast::FixedState;
@@ -16,15 +17,15 @@ use swath_arch::{
     Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, Order, PageRange,
     Pfn, Regime, SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, Rule};
-use swath_hw::{Geometry, Mmu, MmuStats, WalkOrder};
+use swath_frame::{BuddyConfig, FrameAllocator};
+use swath_hw::{Geometry, Mmu, MmuStats, TranslationStats, WalkOrder};
 use swath_vm::{AddressSpace, Sizes, anchor_distance};
 
-use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan, bbs, pbs};
+use crate::papers::page_buddy::design::{Design, Scheme};
+use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::workload::Workload;
 use crate::source::memory::{Allocator, PrepareError, Random, Source, new_allocator};
 use crate::source::real::{InputError, Machine, Trace};
-use crate::study::plan::PlanError;
 use swath_trace::access::{PageSet, TraceError};
 
 /// A program: its requests for memory and its accesses.
@@ -188,56 +189,6 @@ impl Program {
     }
 }
 
-/// The way in which a table tells of contiguity.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheme {
-    /// Not at all.
-    Trad,
-    /// Not at all, but pages are as large as the format and the blocks' places allow.
-    Large,
-    /// Ascend and Descend.
-    Pcad,
-    /// Anchors, at the distance that suits the mapped blocks best.
-    At,
-}
-
-/// An allocator and a way of coalescing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Design {
-    /// The paper's name.
-    pub name: &'static str,
-    /// The allocator's orders.
-    pub allocator: BuddyConfig,
-    /// True if the allocator takes the best node of a list and not the first.
-    pub best_fit: bool,
-    /// The way of coalescing.
-    pub scheme: Scheme,
-}
-
-impl Design {
-    /// The designs on a plan's machine, as [`all`](Self::all) has them.
-    ///
-    /// # Errors
-    /// [`PlanError::Orders`]; never for a plan that was read.
-    pub fn of(machine: &MachinePlan) -> Result<[Self; 5], PlanError> {
-        let pbs = pbs(machine.pbs_granularity.tiny(), machine.pbs_top_order.tiny())?;
-        Ok(Self::all(bbs(machine.bbs_max_order.tiny())?, pbs))
-    }
-
-    /// The paper's four, three references on BBS memory and PBS, and as the
-    /// fifth PBS with best fit.
-    pub fn all(bbs: BuddyConfig, pbs: BuddyConfig) -> [Self; 5] {
-        let design = |name, allocator, scheme| Self { name, allocator, best_fit: false, scheme };
-        [
-            design("TRAD", bbs, Scheme::Trad),
-            design("PCAD", bbs, Scheme::Pcad),
-            design("AT", bbs, Scheme::At),
-            design("PBS", pbs, Scheme::Pcad),
-            Self { best_fit: true, ..design("PBS, best fit", pbs, Scheme::Pcad) },
-        ]
-    }
-}
-
 /// The hardware of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Hardware {
@@ -333,10 +284,16 @@ impl Measured {
 }
 
 impl From<MmuStats> for Measured {
-    fn from(stats: MmuStats) -> Self {
+    fn from(MmuStats { tlb, walk }: MmuStats) -> Self {
+        TranslationStats { l1: tlb, walk, ..TranslationStats::default() }.into()
+    }
+}
+
+impl From<TranslationStats> for Measured {
+    fn from(stats: TranslationStats) -> Self {
         Self {
-            accesses: stats.tlb.accesses,
-            hits: stats.tlb.hits(),
+            accesses: stats.l1.accesses,
+            hits: stats.l1.hits(),
             walks: stats.walk.walks(),
             reads: stats.walk.reads(),
             blocks: 0,
@@ -416,11 +373,11 @@ pub fn with_mapped<T>(
     random: &mut Random,
     run: impl FnOnce(Mapped, &SliceMemory<'_>) -> Result<T, MeasureError>,
 ) -> Result<T, MeasureError> {
-    let blocks = if design.best_fit {
-        blocks(source.prepare::<BestFit>(design.allocator, random)?, program)?
-    } else {
-        blocks(source.prepare::<HeadOfList>(design.allocator, random)?, program)?
-    };
+    let mut allocator = design.frames.over(source, random)?;
+    let mut blocks = Vec::new();
+    for request in &program.requests {
+        blocks.extend(serve(*request, allocator.as_mut())?);
+    }
     with_blocks(hardware, design.scheme, program, &blocks, run)
 }
 
@@ -455,25 +412,13 @@ pub fn with_blocks<T>(
     run(Mapped { regime: space.regime(), blocks, writes_per_page }, &memory)
 }
 
-/// The blocks that serve the program's requests, each at its place.
-fn blocks<R: Rule>(
-    mut allocator: Allocator<R>,
-    program: &Program,
-) -> Result<Vec<(Vpn, Extent)>, MeasureError> {
-    let mut blocks = Vec::new();
-    for request in &program.requests {
-        blocks.extend(serve(*request, &mut allocator)?);
-    }
-    Ok(blocks)
-}
-
 /// Returns the blocks that an allocator gives for a request, each at its place.
 ///
 /// # Errors
 /// [`MeasureError::Request`].
-pub(crate) fn serve<R: Rule>(
+pub(crate) fn serve(
     request: PageRange,
-    allocator: &mut Allocator<R>,
+    allocator: &mut dyn FrameAllocator,
 ) -> Result<Vec<(Vpn, Extent)>, MeasureError> {
     blocks_at(request, |pages, sink| allocator.allocate(pages, sink))
         .map_err(|why| MeasureError::Request { pages: request.count, why })
@@ -507,7 +452,14 @@ pub fn measure(
     random: &mut Random,
 ) -> Result<Measured, MeasureError> {
     with_mapped(hardware, design, source, program, random, |mapped, memory| {
-        access_all(hardware, program, mapped, memory)
+        let Some(tlb) = &design.tlb else { return access_all(hardware, program, mapped, memory) };
+        let mut measured = Measured { blocks: mapped.blocks, ..Measured::default() };
+        for master in &program.masters {
+            let mut own = tlb.without_time(mapped.regime, hardware.tlb).map_err(failed)?;
+            master.visit(&mut |address| own.access(address, memory).map(drop).map_err(failed))?;
+            measured = measured + own.stats().into();
+        }
+        Ok(measured)
     })
 }
 
@@ -526,6 +478,11 @@ pub fn measure_blocks(
     })
 }
 
+/// Returns the error of hardware that cannot be built or faulted.
+pub(crate) fn failed(error: impl Display) -> MeasureError {
+    MeasureError::Hardware(error.to_string())
+}
+
 /// Lets each master's accesses go through a TLB of its own.
 fn access_all(
     hardware: &Hardware,
@@ -535,8 +492,8 @@ fn access_all(
 ) -> Result<Measured, MeasureError> {
     let mut measured = Measured { blocks: mapped.blocks, ..Measured::default() };
     for master in &program.masters {
-        let mut mmu = Mmu::new(mapped.regime, hardware.tlb, WalkOrder::default())
-            .map_err(|error| MeasureError::Hardware(error.to_string()))?;
+        let mut mmu =
+            Mmu::new(mapped.regime, hardware.tlb, WalkOrder::default()).map_err(failed)?;
         master.visit(&mut |address| match mmu.access(address, memory) {
             Ok(_) => Ok(()),
             Err(fault) => Err(MeasureError::Hardware(format!("{address}: {fault}"))),

@@ -10,7 +10,8 @@ use crate::papers::page_buddy::setting::{
     BlockFrames, ContiguityBits, FormatName, FormatWord, TlbEntries, bbs, check_free, check_shapes,
     pbs,
 };
-use crate::papers::page_buddy::translation::{Design, Hardware, Program, measure};
+use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::translation::{Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::{Source, random};
 use crate::source::real::Trace;
@@ -75,8 +76,8 @@ const OWN: &str = "own";
 /// The width of a line's.
 const LINE: &str = "line";
 
-/// The designs that write contiguity.
-const NAMES: [&str; 3] = ["PCAD", "AT", "PBS"];
+/// The design that writes no contiguity.
+const TRAD: &str = "TRAD";
 
 /// One measured point.
 struct WidthPoint<'a> {
@@ -161,11 +162,11 @@ impl Study for Widths {
     }
 }
 
-/// Those of [`NAMES`], with PBS at the format's granularity.
+/// All but [`TRAD`], with PBS at the format's granularity.
 fn designs(format: FormatName) -> Result<impl Iterator<Item = Design>, StudyError> {
     let granularity = format.format().granularity().k() as u8;
     let all = Design::all(bbs(9)?, pbs(granularity, 2 * granularity)?);
-    Ok(all.into_iter().filter(|design| NAMES.contains(&design.name)))
+    Ok(all.into_iter().filter(|design| design.name != TRAD))
 }
 
 /// One seed of one point.
@@ -204,13 +205,14 @@ fn rate(cell: &CellView<'_>) -> Result<f64, Missing> {
 
 fn figures(plan: &WidthsPlan, grid: &Grid) -> Vec<Drawn> {
     let y_label = "TLB hit rate (share of accesses)";
+    let names: Vec<String> = grid.values(DESIGN).iter().map(ToString::to_string).collect();
     let real = |(id, title, width): (&str, &str, &str)| {
         let figure = Figure::new(id, title, FigureKind::Bars, "format", y_label);
         let of = |name: &str| {
             let points = grid.points(FORMAT, |all| all.is(WIDTH, width).is(DESIGN, name), rate);
             Series::new(id, "format", "tlb_hit_rate", name, points)
         };
-        Drawn { figure: figure.with_y_range(0.0, 1.0), series: NAMES.map(of).to_vec() }
+        Drawn { figure: figure.with_y_range(0.0, 1.0), series: names.iter().map(|name| of(name)).collect() }
     };
     let own = "With the bits that each format leaves free";
     let line = "With the free bits of all descriptors of 64 bytes, which a walk reads together";
@@ -229,7 +231,7 @@ fn figures(plan: &WidthsPlan, grid: &Grid) -> Vec<Drawn> {
             );
             Series::new(&id, "contiguity_bits", "tlb_hit_rate", name, points)
         };
-        let series = NAMES.map(ideal).to_vec();
+        let series = names.iter().map(|name| ideal(name)).collect();
         figures.push(Drawn { figure: figure.with_y_range(0.0, 1.0), series });
     }
     figures

@@ -14,7 +14,8 @@ use swath_vm::Status;
 use crate::papers::page_buddy::setting;
 use crate::papers::page_buddy::setting::ContiguityBits;
 use crate::papers::page_buddy::translation;
-use crate::papers::page_buddy::translation::{Accesses, Design, Hardware};
+use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::translation::{Accesses, Hardware};
 use crate::papers::superpages::benchmark;
 use crate::papers::superpages::benchmark::{
     Gups, MissLoop, ProgramError, RandomLatency, Sweep, Threads,

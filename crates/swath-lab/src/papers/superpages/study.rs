@@ -4,7 +4,7 @@
 
 use crate::host::memory;
 use crate::papers::page_buddy::setting::{bbs, blocks_bytes};
-use crate::papers::page_buddy::translation::Design;
+use crate::papers::page_buddy::design::Design;
 use crate::papers::superpages::bench::{Bench, Flags, Point, READINGS, page_buddy};
 use crate::papers::superpages::claims;
 use crate::papers::superpages::figures;
@@ -61,9 +61,7 @@ impl Study for Superpages {
         let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
         let machine = SimulatedMachine::of(plan);
         let modes = modes(machine.preset.format);
-        let coalescing = Design::all(bbs(9)?, page_buddy(machine.preset.format)?);
-        // All but the fifth, PBS with best fit.
-        let coalescing = &coalescing[..4];
+        let coalescing = &Design::paper(bbs(9)?, page_buddy(machine.preset.format)?);
         let quick = run.quick;
         let bench = Bench { plan, machine: &machine, modes: &modes, coalescing, quick };
         let seeds = Self::seeds(plan, quick);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::papers::clmalloc::areas::{AreasPlan, Mib};
 use crate::papers::clmalloc::translation::load::{Load, Placed, place, transactions};
 use crate::papers::clmalloc::translation::machine::Way;
-use crate::papers::page_buddy::translation::Scheme;
+use crate::papers::page_buddy::design::Scheme;
 use crate::source::memory::random;
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::Statement;

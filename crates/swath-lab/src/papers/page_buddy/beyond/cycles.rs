@@ -15,7 +15,8 @@ use crate::papers::page_buddy::fields::designs_of;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::timed::{Bringing, SystemMachine, Timed, TimedSystem};
-use crate::papers::page_buddy::translation::{Design, Hardware, MeasureError, Scheme};
+use crate::papers::page_buddy::design::{Design, Scheme};
+use crate::papers::page_buddy::translation::{Hardware, MeasureError};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::Random;
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms};
@@ -142,7 +143,7 @@ pub(crate) fn on_demand(
     let hardware = &Hardware { contiguity, ..*system.hardware };
     with_tables(hardware, design, paging, together, &placed, |regime, memory, fault| {
         let run = |paging: Option<Bringing<'_>>| {
-            let stats = system.run(&plan.system, timed, regime, memory, paging, &mut |_| {})?;
+            let stats = system.run(&plan.system, timed, (design, regime), memory, paging, &mut |_| {})?;
             Ok::<_, MeasureError>(stats.total_cycles)
         };
         let mut coming = None;
@@ -286,7 +287,7 @@ pub(crate) fn finding(large: &Grid, demand: &Grid) -> String {
 mod tests {
     use super::*;
     use crate::papers::page_buddy::setting::MachinePlan;
-    use crate::papers::page_buddy::timed::{DramPlan, Point, designs, hardware};
+    use crate::papers::page_buddy::timed::{DramPlan, Point, hardware};
     use crate::source::memory::random;
 
     fn part<T: serde::de::DeserializeOwned>(name: &str) -> T {
@@ -310,7 +311,7 @@ mod tests {
             dram: DramPlan::default(),
         };
         let one = TimedTogether::new(WorkloadName::RotatedDisplay, 1);
-        let designs = designs(&machine).unwrap();
+        let designs = Design::of(&machine).unwrap();
         let design = designs.iter().find(|design| design.name == "PBS").unwrap();
         let run = |plan: &CyclesPlan, field, paging| {
             let (memory, mut random) = ((16, 1.2, 0.25), random(1, 0));

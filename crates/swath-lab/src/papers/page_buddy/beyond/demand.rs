@@ -15,14 +15,16 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 
 use swath_arch::{Attributes, Extent, PageRange, Regime, SliceMemory, VirtAddr, Vpn};
-use swath_frame::BuddyConfig;
+use swath_frame::{BuddyConfig, FrameAllocator};
 use swath_hw::{Mmu, TlbOutcome, TranslationFault, WalkOrder};
 use swath_vm::AddressSpace;
 
 use crate::papers::page_buddy::savings::DESIGN;
 use crate::papers::page_buddy::setting::BlockFrames;
+use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::tlb_kind::WithoutTime;
 use crate::papers::page_buddy::translation::{
-    Accesses, Design, Hardware, MeasureError, Program, serve, table_extent,
+    Accesses, Hardware, MeasureError, Program, failed, serve, table_extent,
 };
 use crate::papers::page_buddy::workload::{Master, Shapes, Stream, Workload, WorkloadName};
 use crate::source::memory::{Allocator, Random, Source, new_allocator};
@@ -209,8 +211,8 @@ pub(crate) struct Placed {
 
 impl Placed {
     /// Asks an allocator for the frames of each window, in their order.
-    fn new(mut allocator: Allocator, windows: Vec<PageRange>) -> Result<Self, MeasureError> {
-        let serve = |window: &PageRange| serve(*window, &mut allocator);
+    fn new(allocator: &mut dyn FrameAllocator, windows: Vec<PageRange>) -> Result<Self, MeasureError> {
+        let serve = |window: &PageRange| serve(*window, allocator);
         let faults: Vec<_> = windows.iter().map(serve).collect::<Result<_, _>>()?;
         let runs = joined(faults.iter().flatten().copied());
         Ok(Self { windows, faults, runs })
@@ -229,7 +231,7 @@ impl Placed {
     ) -> Result<Self, MeasureError> {
         let source: Source<'_> =
             together.program.scattered(block_frames, free_per_requested, free_share);
-        Self::new(source.prepare(design.allocator, random)?, together.windows(paging))
+        Self::new(design.frames.over(&source, random)?.as_mut(), together.windows(paging))
     }
 
     /// Returns the number of the window that holds an address. O(windows).
@@ -339,13 +341,20 @@ fn translate(
     together: &Together,
     placed: &Placed,
 ) -> Result<Passes, MeasureError> {
-    let failed = |error: &dyn std::fmt::Display| MeasureError::Hardware(error.to_string());
     with_tables(hardware, design, paging, together, placed, |regime, memory, fault| {
         let mut coming = placed.faults.iter().filter(|_| paging.is_on_demand());
         let masters =
             together.accesses.iter().map(|access| access.0).max().map_or(0, |last| last + 1);
-        let mmu = |_| Mmu::new(regime, hardware.tlb, WalkOrder::default()).map_err(|e| failed(&e));
-        let mut mmus = (0..masters).map(mmu).collect::<Result<Vec<Mmu>, _>>()?;
+        let mmu = |_| -> Result<Box<dyn WithoutTime>, MeasureError> {
+            match &design.tlb {
+                Some(own) => own.without_time(regime, hardware.tlb).map_err(failed),
+                None => match Mmu::new(regime, hardware.tlb, WalkOrder::default()) {
+                    Ok(mmu) => Ok(Box::new(mmu)),
+                    Err(error) => Err(failed(error)),
+                },
+            }
+        };
+        let mut mmus = (0..masters).map(mmu).collect::<Result<Vec<_>, _>>()?;
         let mut pass = || {
             let mut hits = 0;
             for &(master, address) in &together.accesses {
@@ -357,7 +366,7 @@ fn translate(
                     fault(blocks)?;
                     access = mmu.access(address, memory);
                 }
-                let outcome = access.map_err(|error| failed(&error))?.outcome;
+                let outcome = access.map_err(failed)?.outcome;
                 hits += u64::from(matches!(outcome, TlbOutcome::Hit(_)));
             }
             Ok::<u64, MeasureError>(hits)
@@ -567,8 +576,8 @@ mod tests {
                     assert_eq!(pages, 127, "every page comes once");
                     for design in [&designs[0], &designs[1], &designs[3]] {
                         let source = together.program.scattered(8, 1.2, 0.25);
-                        let allocator = source.prepare(design.allocator, &mut random).unwrap();
-                        let placed = Placed::new(allocator, windows.clone()).unwrap();
+                        let mut allocator = design.frames.over(&source, &mut random).unwrap();
+                        let placed = Placed::new(allocator.as_mut(), windows.clone()).unwrap();
                         let found = translate(&hardware, design, paging, &together, &placed);
                         let found = found.unwrap();
                         let pcad = design.name != "TRAD";

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::BlockFrames;
-use crate::papers::page_buddy::translation::{Design, Scheme};
+use crate::papers::page_buddy::design::{Design, Scheme};
 use crate::papers::page_buddy::workload::WorkloadName;
 use crate::study::bounds::{Ascending, Distinct};
 use crate::study::grid::{Evidence, Grid, Value, View, mean};

@@ -17,8 +17,9 @@ use swath_frame::{
 };
 
 use crate::papers::page_buddy::savings::DESIGN;
+use crate::papers::page_buddy::design::Scheme;
 use crate::papers::page_buddy::translation::{
-    Hardware, MeasureError, Program, Scheme, blocks_at, measure_blocks,
+    Hardware, MeasureError, Program, blocks_at, measure_blocks,
 };
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::{PrepareError, Random, allocator_bytes};

@@ -15,7 +15,8 @@ use crate::papers::page_buddy::setting::{
     ContiguityBits, MachinePlan, bbs, blocks_bytes, check_free, pbs,
 };
 use crate::papers::page_buddy::timed::{self, DramPlan, Point, Timed, TimedSystem};
-use crate::papers::page_buddy::translation::{Design, Hardware, MeasureError, Program, measure};
+use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::translation::{Hardware, MeasureError, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::random;
 use crate::study::bounds::{Forms, Repeats, Share};
@@ -95,11 +96,6 @@ impl BeyondPlan {
     /// Memory in free blocks of this size.
     const fn memory(&self, block_frames: u64) -> (u64, f64, f64) {
         (block_frames, self.free_per_requested, self.free_share.get())
-    }
-
-    fn designs(&self) -> Result<Vec<Design>, StudyError> {
-        let designs = Design::of(&self.machine)?;
-        Ok(designs.into_iter().filter(|design| !design.best_fit).collect())
     }
 
     /// Points of all parts.
@@ -195,7 +191,7 @@ impl Study for Beyond {
     }
 
     fn measure(plan: &BeyondPlan, run: &Run<'_>) -> Result<BeyondFound, StudyError> {
-        let designs = plan.designs()?;
+        let designs = Design::of(&plan.machine)?;
         Ok(BeyondFound {
             orders: by_order(plan, run, &designs)?,
             large: with_large(plan, run, &designs)?,

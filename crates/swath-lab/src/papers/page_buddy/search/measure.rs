@@ -7,9 +7,10 @@ use crate::papers::page_buddy::savings::{
 };
 use crate::papers::page_buddy::search::plan::SearchPlan;
 use crate::papers::page_buddy::timed::{
-    Point, SystemMachine, Timed, TimedSystem, designs, hardware,
+    Point, SystemMachine, Timed, TimedSystem, hardware,
 };
-use crate::papers::page_buddy::translation::{Design, Scheme};
+use crate::papers::page_buddy::design::{Design, Scheme};
+use crate::papers::page_buddy::setting::bbs;
 use crate::papers::page_buddy::workload::{Category, Shapes};
 use crate::study::claim::{Claim, Conditions};
 use crate::study::grid::{Grid, metrics};
@@ -53,7 +54,8 @@ pub(crate) fn measure(
     seeds: u64,
 ) -> Result<(Vec<Vec<Claim>>, u64), StudyError> {
     let hardware = hardware(&plan.machine);
-    let designs = designs(&plan.machine)?;
+    // The readings are of the paper's system, and so are the designs.
+    let designs = Design::paper(bbs(plan.machine.bbs_max_order.tiny())?, plan.machine.pbs()?);
     let system = TimedSystem {
         study: &plan.about.study,
         seed: plan.about.seed,

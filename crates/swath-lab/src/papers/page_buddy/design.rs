@@ -1,0 +1,188 @@
+//! A design: an allocator, what its page tables tell of contiguity, and a TLB.
+//!
+//! The paper compares four. Another crate brings its own by [`add`], before a study runs: an
+//! allocator of frames (any [`FrameAllocator`]), a TLB (any [`Translate`](swath_hw::Translate)), or
+//! both. From then on it is measured beside the paper's four by every study that compares designs.
+
+use std::sync::{Mutex, PoisonError};
+
+use swath_arch::Extent;
+use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList};
+
+use crate::papers::page_buddy::setting::{MachinePlan, bbs};
+use crate::papers::page_buddy::tlb_kind::TlbKind;
+use crate::source::memory::{PrepareError, Random, Source};
+use crate::study::plan::PlanError;
+
+/// The way in which a table tells of contiguity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// Not at all.
+    Trad,
+    /// Not at all, but pages are as large as the format and the blocks' places allow.
+    Large,
+    /// Ascend and Descend.
+    Pcad,
+    /// Anchors, at the distance that suits the mapped blocks best.
+    At,
+}
+
+/// The allocator of a design.
+#[derive(Clone, Copy, Debug)]
+pub enum Frames {
+    /// A buddy system of these orders, which takes the first node of a list.
+    Buddy(BuddyConfig),
+    /// The same, which takes the best node of a list.
+    BestFit(BuddyConfig),
+    /// One that another crate brought.
+    Own(NewFrames),
+}
+
+/// Makes an allocator over frames, all of them allocated; or says why there is none.
+pub type NewFrames = fn(Extent) -> Result<Box<dyn FrameAllocator>, String>;
+
+impl Frames {
+    /// Returns the allocator over this memory.
+    ///
+    /// # Errors
+    /// [`PrepareError`].
+    pub fn over(
+        self,
+        source: &Source<'_>,
+        random: &mut Random,
+    ) -> Result<Box<dyn FrameAllocator>, PrepareError> {
+        Ok(match self {
+            Self::Buddy(orders) => Box::new(source.prepare::<HeadOfList>(orders, random)?),
+            Self::BestFit(orders) => Box::new(source.prepare::<BestFit>(orders, random)?),
+            Self::Own(new) => source.prepare_own(new, random)?,
+        })
+    }
+}
+
+/// An allocator, a way of coalescing and a TLB.
+#[derive(Clone, Copy, Debug)]
+pub struct Design {
+    /// Its name in the figures; for the paper's, the paper's.
+    pub name: &'static str,
+    /// The allocator.
+    pub frames: Frames,
+    /// The way of coalescing.
+    pub scheme: Scheme,
+    /// The TLB; the one that belongs to the scheme if not given.
+    pub tlb: Option<TlbKind>,
+}
+
+impl Design {
+    /// Creates one with the TLB that belongs to the scheme.
+    pub const fn new(name: &'static str, frames: Frames, scheme: Scheme) -> Self {
+        Self { name, frames, scheme, tlb: None }
+    }
+
+    /// Returns the designs on a plan's machine: the paper's four, then what was [added](add).
+    ///
+    /// # Errors
+    /// [`PlanError::Orders`]; never for a plan that was read.
+    pub fn of(machine: &MachinePlan) -> Result<Vec<Self>, PlanError> {
+        Ok(Self::all(bbs(machine.bbs_max_order.tiny())?, machine.pbs()?))
+    }
+
+    /// Returns the designs with these orders: [`paper`](Self::paper), then what was [added](add).
+    pub fn all(bbs: BuddyConfig, pbs: BuddyConfig) -> Vec<Self> {
+        let mut designs = Self::paper(bbs, pbs).to_vec();
+        designs.extend(added().into_iter().map(|added| added.with(bbs, pbs)));
+        designs
+    }
+
+    /// Returns the paper's four: three references on BBS memory, and PBS.
+    pub const fn paper(bbs: BuddyConfig, pbs: BuddyConfig) -> [Self; 4] {
+        [
+            Self::new("TRAD", Frames::Buddy(bbs), Scheme::Trad),
+            Self::new("PCAD", Frames::Buddy(bbs), Scheme::Pcad),
+            Self::new("AT", Frames::Buddy(bbs), Scheme::At),
+            Self::new("PBS", Frames::Buddy(pbs), Scheme::Pcad),
+        ]
+    }
+
+    /// Returns PBS with best fit.
+    pub const fn best_fit(pbs: BuddyConfig) -> Self {
+        Self::new(BEST_FIT, Frames::BestFit(pbs), Scheme::Pcad)
+    }
+}
+
+const BEST_FIT: &str = "PBS, best fit";
+
+/// The allocator of an added design.
+#[derive(Clone, Copy, Debug)]
+pub enum AddedFrames {
+    /// The plan's binary buddy system.
+    Bbs,
+    /// The plan's page buddy system.
+    Pbs,
+    /// One of its own.
+    Own(NewFrames),
+}
+
+/// A design that another crate brings.
+#[derive(Clone, Copy, Debug)]
+pub struct Added {
+    /// Its name in the figures.
+    pub name: &'static str,
+    /// Its allocator.
+    pub frames: AddedFrames,
+    /// What its page tables tell of contiguity.
+    pub scheme: Scheme,
+    /// Its TLB; the one that belongs to the scheme if not given.
+    pub tlb: Option<TlbKind>,
+}
+
+impl Added {
+    fn with(self, bbs: BuddyConfig, pbs: BuddyConfig) -> Design {
+        let frames = match self.frames {
+            AddedFrames::Bbs => Frames::Buddy(bbs),
+            AddedFrames::Pbs => Frames::Buddy(pbs),
+            AddedFrames::Own(new) => Frames::Own(new),
+        };
+        Design { name: self.name, frames, scheme: self.scheme, tlb: self.tlb }
+    }
+}
+
+/// A name that a design has already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is a design {0:?} already")]
+pub struct NameTaken(pub &'static str);
+
+static ADDED: Mutex<Vec<Added>> = Mutex::new(Vec::new());
+
+/// Adds a design to every study of this paper that compares designs, for this process.
+///
+/// # Errors
+/// [`NameTaken`]; nothing is added.
+pub fn add(design: Added) -> Result<(), NameTaken> {
+    let paper = Design::paper(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7);
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = added.iter().map(|one| one.name).chain(paper.iter().map(|one| one.name));
+    if design.name == BEST_FIT || names.any(|name| name == design.name) {
+        return Err(NameTaken(design.name));
+    }
+    added.push(design);
+    Ok(())
+}
+
+/// Returns the designs that were added, in their order.
+pub(crate) fn added() -> Vec<Added> {
+    ADDED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_stands_twice() {
+        let of = |name| Added { name, frames: AddedFrames::Bbs, scheme: Scheme::Trad, tlb: None };
+        for name in ["TRAD", "PBS", BEST_FIT] {
+            assert_eq!(add(of(name)), Err(NameTaken(name)));
+        }
+        assert!(added().is_empty());
+    }
+}
