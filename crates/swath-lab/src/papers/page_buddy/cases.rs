@@ -14,11 +14,9 @@ use swath_frame::BuddyConfig;
 use swath_hw::walk;
 use swath_vm::AddressSpace;
 
+use crate::papers::page_buddy::design::{Design, DesignFrames, Scheme};
 use crate::papers::page_buddy::setting::ContiguityBits;
-use crate::papers::page_buddy::design::{Design, Frames, Scheme};
-use crate::papers::page_buddy::translation::{
-    Accesses, Hardware, Program, measure,
-};
+use crate::papers::page_buddy::translation::{Accesses, Hardware, Program, measure};
 use crate::source::memory::{Allocator, Source, new_allocator, random};
 use crate::study::bounds::Bounded;
 use crate::study::claim::{Conditions, Statement};
@@ -50,7 +48,7 @@ pub type FreeRange = (Bounded<0, 65_536>, Bounded<1, 65_536>);
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fig8 {
-    /// Frames requested.
+    /// DesignFrames requested.
     pub request_frames: u64,
     /// Case (a): two aligned ranges.
     pub a: Vec<FreeRange>,
@@ -140,7 +138,7 @@ impl CaseLayout {
     }
 
     fn designs(&self) -> [Design; 3] {
-        let design = |name, orders, scheme| Design::new(name, Frames::Buddy(orders), scheme);
+        let design = |name, orders, scheme| Design::new(name, DesignFrames::Buddy(orders), scheme);
         [
             design(TRAD, BuddyConfig::BBS, Scheme::Trad),
             design(PCAD, BuddyConfig::BBS, Scheme::Pcad),

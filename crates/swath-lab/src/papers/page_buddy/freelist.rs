@@ -5,13 +5,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Pfn};
+use swath_frame::FrameAllocator;
 use swath_frame::testing::lists::Steps;
-use swath_frame::{BuddyConfig, FrameAllocator};
 
+use crate::papers::page_buddy::design::compared::added;
+use crate::papers::page_buddy::design::{AddedFrames, DesignFrames};
 use crate::papers::page_buddy::lists::{self, BBS, MaxOrder, PBS, PbsVariant};
 use crate::papers::page_buddy::setting::{Aged, BlockFrames, check_free};
 use crate::papers::page_buddy::subject::paper_lists;
-use crate::source::memory::{Allocator, Source, random, scattered_blocks, scattered_bytes};
+use crate::source::memory::{Source, random, scattered_blocks, scattered_bytes};
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats, Share};
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Metrics, Missing, Selection, Value, View, mean, metrics};
@@ -41,7 +43,7 @@ pub struct FreelistPlan {
     pub pbs: Vec<PbsVariant>,
     /// Sizes of the free blocks, one point of the x axis each.
     pub block_frames: Ascending<BlockFrames>,
-    /// Frames that are free in all.
+    /// DesignFrames that are free in all.
     pub free_frames: Bounded<1, { 1 << 24 }>,
     /// The share of memory that is free, 0.001 and more.
     pub free_share: Share,
@@ -202,6 +204,17 @@ impl Study for Freelist {
     }
 }
 
+/// BBS, the plan's variants of PBS, and the allocators that other crates added.
+fn designs(plan: &FreelistPlan) -> Result<Vec<(String, DesignFrames)>, StudyError> {
+    let own = lists::designs(plan.bbs_max_order, &plan.pbs)?;
+    let own = own.into_iter().map(|(name, orders)| (name, DesignFrames::Buddy(orders)));
+    let added = added().into_iter().filter_map(|added| match added.frames {
+        AddedFrames::Own(new) => Some((added.name.to_owned(), DesignFrames::Own(new))),
+        AddedFrames::Bbs | AddedFrames::Pbs => None,
+    });
+    Ok(own.chain(added).collect())
+}
+
 /// The nodes of each design in each of these memories.
 fn nodes(
     plan: &FreelistPlan,
@@ -210,11 +223,11 @@ fn nodes(
     levels: &[MemoryLevel<'_>],
     lists: bool,
 ) -> Result<Grid, StudyError> {
-    let designs = lists::designs(plan.bbs_max_order, &plan.pbs)?;
+    let designs = designs(plan)?;
     let of = |level| designs.iter().map(move |design| (level, design));
-    let points: Vec<(&MemoryLevel<'_>, &(String, BuddyConfig))> =
+    let points: Vec<(&MemoryLevel<'_>, &(String, DesignFrames))> =
         levels.iter().flat_map(of).collect();
-    let at = |(level, design): &(&MemoryLevel<'_>, &(String, BuddyConfig))| {
+    let at = |(level, design): &(&MemoryLevel<'_>, &(String, DesignFrames))| {
         vec![level.0.clone(), design.0.as_str().into()]
     };
     run.grid(&plan.about, &AXES, seeds, &points, at, |(level, design), repeat| {
@@ -224,7 +237,7 @@ fn nodes(
 
 /// The nodes of each design in free blocks of these shares and places.
 fn varied(plan: &FreelistPlan, run: &Run<'_>, varied: &Varied) -> Result<Grid, StudyError> {
-    let designs = lists::designs(plan.bbs_max_order, &plan.pbs)?;
+    let designs = designs(plan)?;
     let mut points = Vec::new();
     for &share in &varied.free_shares {
         for places in [ANYWHERE, ALIGNED] {
@@ -264,14 +277,18 @@ fn failed(plan: &FreelistPlan, what: &dyn std::fmt::Display) -> StudyError {
 fn one(
     plan: &FreelistPlan,
     source: &Source<'_>,
-    config: BuddyConfig,
+    frames: DesignFrames,
     repeat: u64,
     lists: bool,
 ) -> Result<Metrics, StudyError> {
-    let prepared = source.prepare(config, &mut random(plan.about.seed, repeat));
-    let allocator: Allocator = prepared.map_err(|error| failed(plan, &error))?;
+    let prepared = frames.over(source, &mut random(plan.about.seed, repeat));
+    let allocator = prepared.map_err(|error| failed(plan, &error))?;
     let mut nodes = 0.0;
     allocator.for_each_free(&mut |_| nodes += 1.0);
+    let (DesignFrames::Buddy(config) | DesignFrames::BestFit(config)) = frames else {
+        // What its nodes take is not known.
+        return Ok(metrics([("nodes", nodes)]));
+    };
     let heads = config.classes() as f64;
     let bytes = |integers: f64| WORD_BYTES * (heads + nodes * (1.0 + integers));
     let mut found =

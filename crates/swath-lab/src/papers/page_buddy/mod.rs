@@ -7,7 +7,7 @@
 //! | worked examples: Fig. 2, 3, 5 to 8, Table 2 | [`cases`] |
 //! | Table 3, the machine and its memory; Table 4, the workloads | [`setting`], [`workload`] |
 //! | TRAD, PCAD, AT and PBS translating (sections III-B, IV-E) | [`translation`] |
-//! | the designs that are compared, and those that other crates add | [`design`], [`tlb_kind`] |
+//! | the designs that are compared, and those that other crates add | [`design`] |
 //! | section V-B, TLB hit rates: Fig. 10 to 14 | [`tlb`] |
 //! | Fig. 9, the timed system; section V-C, cycles: Fig. 15 to 18 | [`timed`], [`system`], [`savings`], `fields`, `energy` |
 //! | not in the paper: readings of the timed system searched jointly | [`search`] |
@@ -35,7 +35,6 @@ pub(crate) mod subject;
 pub mod system;
 pub mod timed;
 pub mod tlb;
-pub mod tlb_kind;
 pub mod translation;
 pub mod widths;
 pub mod workload;

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use swath_arch::Format;
 use swath_frame::BuddyConfig;
 
+use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
 use crate::papers::page_buddy::setting::blocks_bytes;
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, check_free};
-use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::translation::{Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, Workload, WorkloadName};
 use crate::source::memory::{Source, random};

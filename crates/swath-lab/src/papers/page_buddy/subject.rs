@@ -16,7 +16,8 @@ use swath_frame::testing::lists::{PaperLists, Steps, Watch};
 use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap};
 use swath_vm::AddressSpace;
 
-use crate::papers::page_buddy::design::{self, Added, AddedFrames, NewFrames};
+use crate::papers::page_buddy::design::compared::added;
+use crate::papers::page_buddy::design::{Added, AddedFrames, NewFrames};
 use crate::papers::page_buddy::lists::{BBS, PBS};
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits};
 use crate::papers::page_buddy::translation::{reach_frames, table_extent};
@@ -31,7 +32,7 @@ pub(crate) enum Structure {
     Lists,
     /// Swath's.
     Bitmaps,
-    /// That of an allocator which another crate [added](design::add).
+    /// That of an allocator which another crate [added](crate::papers::page_buddy::design::add).
     Own,
 }
 
@@ -128,7 +129,7 @@ impl Subject {
             }),
             AddedFrames::Bbs | AddedFrames::Pbs => None,
         };
-        design::added().into_iter().filter_map(of)
+        added().into_iter().filter_map(of)
     }
 
     /// The measured allocations.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_hw::dram::trace::TraceFormat;
 
+use crate::papers::page_buddy::design::{Design, Scheme};
 use crate::papers::page_buddy::energy;
 use crate::papers::page_buddy::fields::{self, FieldsPlan, Gains, designs_of, name_under};
 use crate::papers::page_buddy::savings::{
@@ -17,10 +18,8 @@ use crate::papers::page_buddy::setting::{
     BlockFrames, MachinePlan, check_free, check_shapes, free_conditions,
 };
 use crate::papers::page_buddy::timed::{
-    DramPlan, HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem,
-    hardware,
+    DramPlan, HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem, hardware,
 };
-use crate::papers::page_buddy::design::{Design, Scheme};
 use crate::papers::page_buddy::translation::Hardware;
 use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
 use crate::study::bounds::{Ascending, Distinct, Forms, Repeats, Share};

@@ -6,20 +6,21 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swath_arch::{BASE_PAGE_BYTES, Order, Regime, SliceMemory, VirtAddr};
+use swath_arch::{BASE_PAGE_BYTES, Order, Regime, SliceMemory};
 use swath_hw::dram::config::DramConfig;
 use swath_hw::dram::mapping::AddressMapping;
 use swath_hw::dram::scheduling::{Scheduling, WritePolicy};
 use swath_hw::dram::trace::{TraceFormat, write_trace};
-use swath_hw::system::{Pace, Paging, System, SystemConfig, SystemEvent, WriteResponse};
+use swath_hw::system::{Pace, SystemConfig, SystemEvent, WriteResponse};
 use swath_hw::{
     DramRequest, Geometry, Hierarchy, HierarchyConfig, Mmu, SharedBuffer, SystemStats, Transaction,
-    Translate, WalkOrder,
+    WalkOrder,
 };
 use swath_trace::output;
 
-use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::design::tlb_kind::{Bringing, Masters};
+use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::translation::{
     Hardware, MeasureError, Program, failed, with_mapped,
 };
@@ -218,9 +219,6 @@ impl DramPlan {
     }
 }
 
-/// Pages that come on demand.
-pub(crate) type Bringing<'a> = Paging<&'a mut dyn FnMut(VirtAddr) -> bool>;
-
 /// The masters that show or take frames.
 const FRAMED: [&str; 2] = ["camera", "display"];
 
@@ -379,7 +377,8 @@ impl TimedSystem<'_> {
         let hardware = &Hardware { anchor_log2, contiguity, ..*self.hardware };
         let stats =
             with_mapped(hardware, design, &source, program, &mut random, |mapped, memory| {
-                let stats = self.run(machine, timed, (design, mapped.regime), memory, None, observe);
+                let stats =
+                    self.run(machine, timed, (design, mapped.regime), memory, None, observe);
                 Ok((stats?, mapped.writes_per_page))
             });
         stats.map_err(|error| self.failed(design, timed, &error))
@@ -413,22 +412,23 @@ impl TimedSystem<'_> {
         observe: &mut dyn FnMut(SystemEvent),
     ) -> Result<SystemStats, MeasureError> {
         let (hardware, order) = (self.hardware, WalkOrder::default());
-        let masters = Masters { config: config(machine, &self.dram, timed), timed, memory };
-        if let Some(tlb) = &design.tlb {
-            return tlb.with_time(&masters, (regime, hardware.tlb), paging, observe);
-        }
-        let behind = match (self.hierarchy, machine.walk_cache_entries) {
-            (Some(behind), _) => Some(hierarchy_config(behind, hardware, order)),
-            (None, Some(cache)) => Some(walk_cache_config(cache.small(), hardware, order)),
-            (None, None) => None,
-        };
-        match behind {
-            None => masters
-                .run(paging, observe, || Mmu::new(regime, hardware.tlb, order).map_err(failed)),
-            Some(config) => {
-                masters.run(paging, observe, || Hierarchy::new(regime, &config).map_err(failed))
+        let config = config(machine, &self.dram, timed);
+        let masters = Masters { config, transactions: &timed.masters, memory };
+        let stats = match (&design.tlb, self.hierarchy, machine.walk_cache_entries) {
+            (Some(tlb), _, _) => tlb.with_time(&masters, (regime, hardware.tlb), paging, observe),
+            (None, Some(behind), _) => {
+                let config = hierarchy_config(behind, hardware, order);
+                masters.run(paging, observe, || Hierarchy::new(regime, &config))
             }
-        }
+            (None, None, Some(cache)) => {
+                let config = walk_cache_config(cache.small(), hardware, order);
+                masters.run(paging, observe, || Hierarchy::new(regime, &config))
+            }
+            (None, None, None) => {
+                masters.run(paging, observe, || Mmu::new(regime, hardware.tlb, order))
+            }
+        };
+        stats.map_err(failed)
     }
 
     /// Writes to `path` the requests that the memory receives in one run, walks
@@ -507,37 +507,6 @@ fn walk_cache_config(entries: u32, hardware: &Hardware, order: WalkOrder) -> Hie
         l2_cycles: 0,
         walk_cache_entries: entries,
         order,
-    }
-}
-
-/// The masters of a workload in a system.
-pub struct Masters<'a, 'b> {
-    config: SystemConfig,
-    timed: &'a Timed,
-    memory: &'a SliceMemory<'b>,
-}
-
-impl Masters<'_, '_> {
-    /// Runs them, each with a translating machine of its own.
-    ///
-    /// # Errors
-    /// [`MeasureError::Hardware`], and those of `translating`.
-    pub(crate) fn run<T: Translate>(
-        &self,
-        paging: Option<Bringing<'_>>,
-        observe: &mut dyn FnMut(SystemEvent),
-        translating: impl Fn() -> Result<T, MeasureError>,
-    ) -> Result<SystemStats, MeasureError> {
-        let mut masters = Vec::new();
-        for transactions in &self.timed.masters {
-            masters.push((translating()?, transactions.iter().copied()));
-        }
-        let system = System::new(&self.config, masters).map_err(failed)?;
-        match paging {
-            None => system.run_observed(self.memory, observe),
-            Some(paging) => system.run_paged(self.memory, paging, observe),
-        }
-        .map_err(failed)
     }
 }
 

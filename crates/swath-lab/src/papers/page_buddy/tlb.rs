@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_trace::machine::UnknownFrames;
 
+use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::savings::{CATEGORY, DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::{
     AccessPlan, Blocks, MachinePlan, MemoryPlan, blocks_bytes,
 };
-use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::translation::{Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
 use crate::source::memory::{Ageing, Source, random};

@@ -5,12 +5,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::setting::blocks_bytes;
 use crate::papers::page_buddy::setting::{
     BlockFrames, ContiguityBits, FormatName, FormatWord, TlbEntries, bbs, check_free, check_shapes,
     pbs,
 };
-use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::translation::{Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::{Source, random};
@@ -212,7 +212,10 @@ fn figures(plan: &WidthsPlan, grid: &Grid) -> Vec<Drawn> {
             let points = grid.points(FORMAT, |all| all.is(WIDTH, width).is(DESIGN, name), rate);
             Series::new(id, "format", "tlb_hit_rate", name, points)
         };
-        Drawn { figure: figure.with_y_range(0.0, 1.0), series: names.iter().map(|name| of(name)).collect() }
+        Drawn {
+            figure: figure.with_y_range(0.0, 1.0),
+            series: names.iter().map(|name| of(name)).collect(),
+        }
     };
     let own = "With the bits that each format leaves free";
     let line = "With the free bits of all descriptors of 64 bytes, which a walk reads together";

@@ -11,10 +11,10 @@ use swath_hw::{Geometry, TlbForm};
 use swath_trace::access::{AccessKind, MapBacking, MapProtection, TraceError, TraceEvent};
 use swath_vm::Status;
 
+use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::setting;
 use crate::papers::page_buddy::setting::ContiguityBits;
 use crate::papers::page_buddy::translation;
-use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::translation::{Accesses, Hardware};
 use crate::papers::superpages::benchmark;
 use crate::papers::superpages::benchmark::{

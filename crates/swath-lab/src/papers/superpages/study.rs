@@ -3,8 +3,8 @@
 //! The modes differ in the superpage sizes that are on.
 
 use crate::host::memory;
-use crate::papers::page_buddy::setting::{bbs, blocks_bytes};
 use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::setting::{bbs, blocks_bytes};
 use crate::papers::superpages::bench::{Bench, Flags, Point, READINGS, page_buddy};
 use crate::papers::superpages::claims;
 use crate::papers::superpages::figures;

@@ -8,8 +8,8 @@ use swath_hw::{
 use swath_vm::{SegmentEntry, write_segment_list};
 
 use crate::papers::clmalloc::translation::load::Placed;
-use crate::papers::page_buddy::setting::ContiguityBits;
 use crate::papers::page_buddy::design::Scheme;
+use crate::papers::page_buddy::setting::ContiguityBits;
 use crate::papers::page_buddy::translation::{
     Hardware, Mapped, MeasureError, Program, table_extent, with_blocks,
 };

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::papers::page_buddy::beyond::demand::{
     PAGING, Paging, Placed, TURNS, Together, with_tables, workload,
 };
+use crate::papers::page_buddy::design::tlb_kind::Bringing;
+use crate::papers::page_buddy::design::{Design, Scheme};
 use crate::papers::page_buddy::fields::designs_of;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, MachinePlan};
-use crate::papers::page_buddy::timed::{Bringing, SystemMachine, Timed, TimedSystem};
-use crate::papers::page_buddy::design::{Design, Scheme};
+use crate::papers::page_buddy::timed::{SystemMachine, Timed, TimedSystem};
 use crate::papers::page_buddy::translation::{Hardware, MeasureError};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::Random;
@@ -143,7 +144,8 @@ pub(crate) fn on_demand(
     let hardware = &Hardware { contiguity, ..*system.hardware };
     with_tables(hardware, design, paging, together, &placed, |regime, memory, fault| {
         let run = |paging: Option<Bringing<'_>>| {
-            let stats = system.run(&plan.system, timed, (design, regime), memory, paging, &mut |_| {})?;
+            let stats =
+                system.run(&plan.system, timed, (design, regime), memory, paging, &mut |_| {})?;
             Ok::<_, MeasureError>(stats.total_cycles)
         };
         let mut coming = None;

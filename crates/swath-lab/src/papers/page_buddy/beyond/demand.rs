@@ -19,10 +19,10 @@ use swath_frame::{BuddyConfig, FrameAllocator};
 use swath_hw::{Mmu, TlbOutcome, TranslationFault, WalkOrder};
 use swath_vm::AddressSpace;
 
+use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::design::tlb_kind::WithoutTime;
 use crate::papers::page_buddy::savings::DESIGN;
 use crate::papers::page_buddy::setting::BlockFrames;
-use crate::papers::page_buddy::design::Design;
-use crate::papers::page_buddy::tlb_kind::WithoutTime;
 use crate::papers::page_buddy::translation::{
     Accesses, Hardware, MeasureError, Program, failed, serve, table_extent,
 };
@@ -211,7 +211,10 @@ pub(crate) struct Placed {
 
 impl Placed {
     /// Asks an allocator for the frames of each window, in their order.
-    fn new(allocator: &mut dyn FrameAllocator, windows: Vec<PageRange>) -> Result<Self, MeasureError> {
+    fn new(
+        allocator: &mut dyn FrameAllocator,
+        windows: Vec<PageRange>,
+    ) -> Result<Self, MeasureError> {
         let serve = |window: &PageRange| serve(*window, allocator);
         let faults: Vec<_> = windows.iter().map(serve).collect::<Result<_, _>>()?;
         let runs = joined(faults.iter().flatten().copied());
@@ -419,9 +422,11 @@ pub(crate) fn figures(plan: &DemandPlan, grid: &Grid) -> Vec<Drawn> {
                 Series::new(id, PAGING, y, design, points.collect::<Vec<_>>())
             };
             // Of runs there are as many as the allocator makes.
-            let designs: &[&str] =
-                if rate { &["TRAD", "PCAD", "AT", "PBS"] } else { &["PCAD", "PBS"] };
-            figures.push(Drawn { figure, series: designs.iter().copied().map(series).collect() });
+            let same = |design: &String| !rate && ["TRAD", "AT"].contains(&design.as_str());
+            let mut designs: Vec<String> =
+                grid.values(DESIGN).iter().map(ToString::to_string).collect();
+            designs.retain(|design| !same(design));
+            figures.push(Drawn { figure, series: designs.iter().map(|one| series(one)).collect() });
         }
     }
     figures

@@ -8,9 +8,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::papers::page_buddy::design::{Design, Scheme};
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::BlockFrames;
-use crate::papers::page_buddy::design::{Design, Scheme};
 use crate::papers::page_buddy::workload::WorkloadName;
 use crate::study::bounds::{Ascending, Distinct};
 use crate::study::grid::{Evidence, Grid, Value, View, mean};
@@ -27,21 +27,24 @@ pub struct LargePlan {
     pub block_frames: Ascending<BlockFrames>,
 }
 
-/// TRAD on either memory, with large pages and without, and two that coalesce.
-pub(crate) fn designs(four: &[Design]) -> Vec<Design> {
-    let named = |name: &str| four.iter().find(|design| design.name == name).copied();
+/// TRAD on either memory, with large pages and without, two that coalesce, and those that other
+/// crates added.
+pub(crate) fn designs(all: &[Design]) -> Vec<Design> {
+    let named = |name: &str| all.iter().find(|design| design.name == name).copied();
     let large = |name, of: &str| named(of).map(|of| Design { name, scheme: Scheme::Large, ..of });
-    [
+    let five = [
         named("TRAD"),
         large("TRAD, large pages", "TRAD"),
         large("TRAD, large pages on PBS", "PBS"),
         named("PCAD"),
         named("PBS"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let added = all.iter().filter(|design| !PAPER.contains(&design.name)).copied();
+    five.into_iter().flatten().chain(added).collect()
 }
+
+/// The paper's designs.
+const PAPER: [&str; 4] = ["TRAD", "PCAD", "AT", "PBS"];
 
 /// The mean hit rate over the workloads.
 fn rate(grid: &Grid, level: &Value, design: &str) -> Option<Evidence> {

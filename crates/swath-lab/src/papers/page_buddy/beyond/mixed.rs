@@ -16,8 +16,8 @@ use swath_frame::{
     Rule, ZoneAllocator,
 };
 
-use crate::papers::page_buddy::savings::DESIGN;
 use crate::papers::page_buddy::design::Scheme;
+use crate::papers::page_buddy::savings::DESIGN;
 use crate::papers::page_buddy::translation::{
     Hardware, MeasureError, Program, blocks_at, measure_blocks,
 };

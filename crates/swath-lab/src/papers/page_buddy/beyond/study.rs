@@ -9,13 +9,13 @@ use crate::papers::page_buddy::beyond::demand::{self, DemandPlan, Paging, Togeth
 use crate::papers::page_buddy::beyond::large::{self, LargePlan};
 use crate::papers::page_buddy::beyond::mixed::{self, MixedPlan};
 use crate::papers::page_buddy::beyond::orders::{self, OrdersPlan, Reading};
+use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::fields::name_under;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
 use crate::papers::page_buddy::setting::{
     ContiguityBits, MachinePlan, bbs, blocks_bytes, check_free, pbs,
 };
 use crate::papers::page_buddy::timed::{self, DramPlan, Point, Timed, TimedSystem};
-use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::translation::{Hardware, MeasureError, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::random;

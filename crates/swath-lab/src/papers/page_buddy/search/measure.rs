@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 
+use crate::papers::page_buddy::design::{Design, Scheme};
 use crate::papers::page_buddy::savings::{
     self, AS_MEASURED, CATEGORY, DESIGN, LEVEL, READING, Scope, WORKLOAD,
 };
 use crate::papers::page_buddy::search::plan::SearchPlan;
-use crate::papers::page_buddy::timed::{
-    Point, SystemMachine, Timed, TimedSystem, hardware,
-};
-use crate::papers::page_buddy::design::{Design, Scheme};
 use crate::papers::page_buddy::setting::bbs;
+use crate::papers::page_buddy::timed::{Point, SystemMachine, Timed, TimedSystem, hardware};
 use crate::papers::page_buddy::workload::{Category, Shapes};
 use crate::study::claim::{Claim, Conditions};
 use crate::study::grid::{Grid, metrics};

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use swath_arch::Extent;
 use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList};
 
+use crate::papers::page_buddy::design::tlb_kind::TlbKind;
 use crate::papers::page_buddy::setting::{MachinePlan, bbs};
-use crate::papers::page_buddy::tlb_kind::TlbKind;
 use crate::source::memory::{PrepareError, Random, Source};
 use crate::study::plan::PlanError;
 
@@ -29,7 +29,7 @@ pub enum Scheme {
 
 /// The allocator of a design.
 #[derive(Clone, Copy, Debug)]
-pub enum Frames {
+pub enum DesignFrames {
     /// A buddy system of these orders, which takes the first node of a list.
     Buddy(BuddyConfig),
     /// The same, which takes the best node of a list.
@@ -41,7 +41,7 @@ pub enum Frames {
 /// Makes an allocator over frames, all of them allocated; or says why there is none.
 pub type NewFrames = fn(Extent) -> Result<Box<dyn FrameAllocator>, String>;
 
-impl Frames {
+impl DesignFrames {
     /// Returns the allocator over this memory.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ pub struct Design {
     /// Its name in the figures; for the paper's, the paper's.
     pub name: &'static str,
     /// The allocator.
-    pub frames: Frames,
+    pub frames: DesignFrames,
     /// The way of coalescing.
     pub scheme: Scheme,
     /// The TLB; the one that belongs to the scheme if not given.
@@ -74,7 +74,7 @@ pub struct Design {
 
 impl Design {
     /// Creates one with the TLB that belongs to the scheme.
-    pub const fn new(name: &'static str, frames: Frames, scheme: Scheme) -> Self {
+    pub const fn new(name: &'static str, frames: DesignFrames, scheme: Scheme) -> Self {
         Self { name, frames, scheme, tlb: None }
     }
 
@@ -96,16 +96,16 @@ impl Design {
     /// Returns the paper's four: three references on BBS memory, and PBS.
     pub const fn paper(bbs: BuddyConfig, pbs: BuddyConfig) -> [Self; 4] {
         [
-            Self::new("TRAD", Frames::Buddy(bbs), Scheme::Trad),
-            Self::new("PCAD", Frames::Buddy(bbs), Scheme::Pcad),
-            Self::new("AT", Frames::Buddy(bbs), Scheme::At),
-            Self::new("PBS", Frames::Buddy(pbs), Scheme::Pcad),
+            Self::new("TRAD", DesignFrames::Buddy(bbs), Scheme::Trad),
+            Self::new("PCAD", DesignFrames::Buddy(bbs), Scheme::Pcad),
+            Self::new("AT", DesignFrames::Buddy(bbs), Scheme::At),
+            Self::new("PBS", DesignFrames::Buddy(pbs), Scheme::Pcad),
         ]
     }
 
     /// Returns PBS with best fit.
     pub const fn best_fit(pbs: BuddyConfig) -> Self {
-        Self::new(BEST_FIT, Frames::BestFit(pbs), Scheme::Pcad)
+        Self::new(BEST_FIT, DesignFrames::BestFit(pbs), Scheme::Pcad)
     }
 }
 
@@ -129,7 +129,7 @@ pub struct Added {
     pub name: &'static str,
     /// Its allocator.
     pub frames: AddedFrames,
-    /// What its page tables tell of contiguity.
+    /// The way in which its page tables tell of contiguity.
     pub scheme: Scheme,
     /// Its TLB; the one that belongs to the scheme if not given.
     pub tlb: Option<TlbKind>,
@@ -138,9 +138,9 @@ pub struct Added {
 impl Added {
     fn with(self, bbs: BuddyConfig, pbs: BuddyConfig) -> Design {
         let frames = match self.frames {
-            AddedFrames::Bbs => Frames::Buddy(bbs),
-            AddedFrames::Pbs => Frames::Buddy(pbs),
-            AddedFrames::Own(new) => Frames::Own(new),
+            AddedFrames::Bbs => DesignFrames::Buddy(bbs),
+            AddedFrames::Pbs => DesignFrames::Buddy(pbs),
+            AddedFrames::Own(new) => DesignFrames::Own(new),
         };
         Design { name: self.name, frames, scheme: self.scheme, tlb: self.tlb }
     }

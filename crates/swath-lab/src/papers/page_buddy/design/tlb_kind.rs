@@ -1,14 +1,47 @@
 //! A kind of TLB that another crate brings, with time and without.
 
 use swath_arch::{Regime, SliceMemory, VirtAddr};
+use swath_hw::system::{Paging, System, SystemConfig, SystemEvent};
 use swath_hw::translate::translator::access_by_steps;
 use swath_hw::{
-    Geometry, MmuConfigError, SystemEvent, SystemStats, Translate, TranslatedAccess,
+    Geometry, MmuConfigError, SystemStats, Transaction, Translate, TranslatedAccess,
     TranslationFault, TranslationStats,
 };
 
-use crate::papers::page_buddy::timed::{Bringing, Masters};
-use crate::papers::page_buddy::translation::{MeasureError, failed};
+/// Pages that come on demand.
+pub(crate) type Bringing<'a> = Paging<&'a mut dyn FnMut(VirtAddr) -> bool>;
+
+/// Masters in a system.
+pub struct Masters<'a, 'b> {
+    pub(crate) config: SystemConfig,
+    pub(crate) transactions: &'a [Vec<Transaction>],
+    pub(crate) memory: &'a SliceMemory<'b>,
+}
+
+impl Masters<'_, '_> {
+    /// Runs them, each with a translating machine of its own.
+    ///
+    /// # Errors
+    /// A system that cannot be built, a fault, and those of `translating`, in words.
+    pub(crate) fn run<T: Translate>(
+        &self,
+        paging: Option<Bringing<'_>>,
+        observe: &mut dyn FnMut(SystemEvent),
+        translating: impl Fn() -> Result<T, MmuConfigError>,
+    ) -> Result<SystemStats, String> {
+        let mut masters = Vec::new();
+        for transactions in self.transactions {
+            let translating = translating().map_err(|error| error.to_string())?;
+            masters.push((translating, transactions.iter().copied()));
+        }
+        let system = System::new(&self.config, masters).map_err(|error| error.to_string())?;
+        match paging {
+            None => system.run_observed(self.memory, observe),
+            Some(paging) => system.run_paged(self.memory, paging, observe),
+        }
+        .map_err(|error| error.to_string())
+    }
+}
 
 /// A TLB that a study can make.
 pub trait NewTlb: Translate + Sized + 'static {
@@ -32,7 +65,7 @@ type TimedRun = fn(
     (Regime, Geometry),
     Option<Bringing<'_>>,
     &mut dyn FnMut(SystemEvent),
-) -> Result<SystemStats, MeasureError>;
+) -> Result<SystemStats, String>;
 
 impl TlbKind {
     /// Returns the kind of a type.
@@ -40,7 +73,7 @@ impl TlbKind {
         Self {
             new: |regime, geometry| Ok(Box::new(T::new(regime, geometry)?)),
             run: |masters, (regime, geometry), paging, observe| {
-                masters.run(paging, observe, || T::new(regime, geometry).map_err(failed))
+                masters.run(paging, observe, || T::new(regime, geometry))
             },
         }
     }
@@ -61,7 +94,7 @@ impl TlbKind {
         form: (Regime, Geometry),
         paging: Option<Bringing<'_>>,
         observe: &mut dyn FnMut(SystemEvent),
-    ) -> Result<SystemStats, MeasureError> {
+    ) -> Result<SystemStats, String> {
         (self.run)(masters, form, paging, observe)
     }
 }

@@ -1,0 +1,166 @@
+//! Both designs against what they must do, and in the reports of the studies that compare designs.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use swath_arch::{
+    Attributes, Coalescing, Extent, Format, PageRange, Pfn, SliceMemory, VirtAddr, Vpn,
+};
+use swath_example_designs::colt::Colt;
+use swath_example_designs::next_fit::NextFit;
+use swath_frame::testing::frames::conform;
+use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap, PageBuddy};
+use swath_hw::translate::translator::access_by_steps;
+use swath_hw::{Geometry, Mmu, TlbOutcome, Translate, WalkOrder};
+use swath_lab::papers::page_buddy::design::NewTlb;
+use swath_lab::study::results::{HostResult, StudyResult};
+use swath_vm::AddressSpace;
+
+#[test]
+fn next_fit_conforms() {
+    let frames = Extent::new(Pfn::new(512), 4096);
+    let ranges = [ByteRange::of_frames(frames)];
+    let mut areas = [Extent::default()];
+    let map = MemoryMap::new(&ranges, &mut areas).expect("one range");
+    for seed in 0..40 {
+        let mut allocator = NextFit::allocated(frames);
+        allocator.free(frames).expect("all are allocated");
+        conform(&map, &mut allocator, seed, 150, &mut |_, _| ());
+    }
+}
+
+/// What CoLT translates is what was mapped, and it misses no more often than the same TLB without it.
+#[test]
+fn colt_translates_what_is_mapped() {
+    for (seed, format) in (0..4).flat_map(|seed| Format::ALL.map(|format| (seed, format))) {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let tables = Extent::new(Pfn::new(1 << 16), 256);
+        let mut words = vec![0; tables.count as usize * 512];
+        let memory = SliceMemory::new(tables.start, &mut words);
+        let ranges = [ByteRange::of_frames(tables)];
+        let mut areas = [Extent::default()];
+        let map = MemoryMap::new(&ranges, &mut areas).expect("one range");
+        let storage = vec![0; PageBuddy::<Vec<u64>>::storage_words(&map, BuddyConfig::BBS)];
+        let frames = PageBuddy::<_>::new(&map, BuddyConfig::BBS, storage).expect("storage");
+        let frames = RefCell::new(frames);
+        let mut space =
+            AddressSpace::new(format, Coalescing::None, &memory, &frames, &frames).expect("a root");
+        let (mut page, mut mapped) = (0x1000, Vec::new());
+        while mapped.len() < 400 {
+            let block =
+                Extent::new(Pfn::new(random.random_range(0..60_000)), random.random_range(1..9));
+            page += random.random_range(0..3);
+            space.map(Vpn::new(page), block, Attributes::USER_DATA).expect("room");
+            mapped.extend((page..).zip(block.iter()));
+            page += block.count;
+        }
+        let regime = space.regime();
+        let geometry = Geometry { sets: 8, ways: 4, index_shift: 2 };
+        let mut colt = Colt::new(regime, Geometry::fully_associative(32)).expect("a form");
+        let mut trad = Mmu::new(regime, geometry, WalkOrder::default()).expect("a form");
+        let mut hits = [0, 0];
+        for _ in 0..4000 {
+            let near = random.random_range(0..mapped.len());
+            for (page, frame) in mapped.iter().skip(near).take(6) {
+                let addr = VirtAddr::new((page << 12) + random.random_range(0..4096));
+                let found = access_by_steps(&mut colt, addr, &memory).expect("mapped");
+                let expected = frame.address().raw() + addr.page_offset();
+                assert_eq!(found.addr.raw(), expected, "seed {seed}, {format:?}, {addr}");
+                let plain = trad.access(addr, &memory).expect("mapped");
+                for (count, found) in hits.iter_mut().zip([found, plain]) {
+                    *count += u32::from(matches!(found.outcome, TlbOutcome::Hit(_)));
+                }
+            }
+        }
+        assert!(hits[0] > hits[1], "seed {seed}, {format:?}: {hits:?}");
+        // What was unmapped faults.
+        let last = mapped[mapped.len() - 1].0;
+        let _flush = space.unmap(PageRange::new(Vpn::new(last), 1)).expect("mapped");
+        colt.invalidate_page(Vpn::new(last));
+        assert!(access_by_steps(&mut colt, VirtAddr::new(last << 12), &memory).is_err());
+    }
+}
+
+/// Names of the series with points in the results of a study, run in its quick form with a plan that
+/// was changed.
+fn series(study: &str, change: impl FnOnce(&mut toml::Table)) -> BTreeSet<String> {
+    let room = tempfile::tempdir().expect("a folder");
+    let lab = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/swath-lab/src/papers/page_buddy");
+    let text = fs::read_to_string(format!("{lab}/{study}.toml")).expect("a plan");
+    let mut plan: toml::Table = text.parse().expect("a plan");
+    change(&mut plan);
+    let (file, out) = (room.path().join("plan.toml"), room.path().join("report"));
+    fs::write(&file, plan.to_string()).expect("written");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_swath-example-designs"));
+    let run = run.args(["study", "--quick", "--plan"]).arg(&file).arg("--out").arg(&out);
+    let output = run.output().expect("it starts");
+    assert!(output.status.success(), "{study}: {}", String::from_utf8_lossy(&output.stderr));
+    let name = plan["about"]["study"].as_str().expect("a name");
+    let read = |file| fs::read_to_string(out.join(name).join(file));
+    let found: StudyResult =
+        serde_json::from_str(&read("results.json").expect("results")).expect("JSON");
+    let mut all = found.series;
+    if let Ok(host) = read("host.json") {
+        let host: HostResult = serde_json::from_str(&host).expect("JSON");
+        all.extend(host.series);
+    }
+    all.into_iter().filter(|one| !one.points.is_empty()).map(|one| one.design).collect()
+}
+
+/// Sets a key of a plan, given as `TABLE.KEY`, to a value in TOML.
+fn set(plan: &mut toml::Table, key: &str, value: &str) {
+    let value: toml::Table = format!("value = {value}").parse().expect("TOML");
+    let (tables, last) = key.rsplit_once('.').unwrap_or(("", key));
+    let tables = tables.split('.').filter(|table| !table.is_empty());
+    let table = tables.fold(plan, |table, name| table[name].as_table_mut().expect("a table"));
+    table.insert(last.to_owned(), value["value"].clone());
+}
+
+const ONE: &str = r#"["rotated-display"]"#;
+
+fn assert_both(study: &str, keys: &[(&str, &str)], without: &[&str]) {
+    let found = series(study, |plan| {
+        without.iter().for_each(|key| drop(plan.remove(*key)));
+        keys.iter().for_each(|(key, value)| set(plan, key, value));
+    });
+    for design in ["CoLT", "Next fit", "PBS"] {
+        assert!(found.contains(design), "{study} without {design}: {found:?}");
+    }
+}
+
+#[test]
+fn both_are_in_figures_of_hit_rates() {
+    let few = [("repeats.quick", "2"), ("accesses.table4.workloads", ONE)];
+    assert_both("tlb", &[few[0], few[1], ("memory.blocks.block_frames", "[4, 16]")], &[]);
+    let keys = [few[0], ("formats", r#"["armv7"]"#), ("widths", "[2]"), ("block_frames", "16")];
+    assert_both("widths", &keys, &[]);
+}
+
+#[test]
+fn both_are_in_figures_of_cycles() {
+    let keys = [("repeats.quick", "1"), ("workloads", ONE), ("block_frames", "[16]")];
+    assert_both("system", &keys, &["variants", "fields", "category_i_block_frames"]);
+}
+
+/// Next fit is an allocator, CoLT's memory that of BBS.
+#[test]
+fn next_fit_is_in_figures_of_free_lists() {
+    let found = series("freelist", |plan| {
+        for key in ["aged", "varied"] {
+            plan.remove(key);
+        }
+        set(plan, "repeats.quick", "2");
+    });
+    assert!(found.contains("Next fit") && !found.contains("CoLT"), "{found:?}");
+}
+
+#[test]
+#[ignore = "some minutes: counts instructions under valgrind"]
+fn next_fit_is_in_figures_of_costs() {
+    let found = series("allocation", |plan| set(plan, "block_frames", "[16]"));
+    assert!(found.contains("Next fit"), "{found:?}");
+}
