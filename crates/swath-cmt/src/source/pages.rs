@@ -467,10 +467,14 @@ impl MakeUsable for ArenaPages {
             match self.chunks[at..end].iter().take_while(reserved).count() {
                 0 if self.chunks[at].load(Acquire) >= CLAIMED => self.wait(at),
                 0 if self.is(at, Chunk::Pieces) => {
+                    let guarded = self.guarded[at].load(Relaxed);
                     if !self.extend_small(at, first, units) {
                         return false;
                     }
-                    self.make_huge_if_full(at);
+                    // Else it is as full as it was when it was looked at, or will be looked at with the next chunk.
+                    if self.guarded[at].load(Relaxed) != guarded {
+                        self.make_huge_if_full(at);
+                    }
                     at += 1;
                 }
                 0 => at += usize::from(!self.is(at, Chunk::Reserved)),
