@@ -4,13 +4,10 @@
 //! [`counted`] around the measured calls, checks every result and says how
 //! many calls there were. A worst case is an entry with one call.
 
-use std::sync::atomic::AtomicUsize;
-
 use rayon::prelude::*;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::Mobility::{Movable, Unmovable};
 use swath_frame::buddy::Rule;
-use swath_frame::front::{Front, Slot};
 use swath_frame::reserve::ReservationLevels;
 use swath_frame::{
     BestFit, BuddyConfig, Checked, FrameAllocator, Hardening, HeadOfList, PageBuddy, QuickFit,
@@ -23,6 +20,9 @@ use crate::buffer::{
 };
 use crate::callgrind::{self, count};
 use crate::failure::Failure;
+use crate::fronts::Ask::*;
+use crate::fronts::Live::*;
+use crate::fronts::{self};
 use crate::random::Random;
 use crate::regions::Ask::*;
 use crate::regions::Beside::*;
@@ -36,7 +36,7 @@ use crate::reserve::{self};
 use crate::segments::{
     Pair, {self},
 };
-use crate::setup::{FRAMES, SpinLock, all_frames, bbs, buddy};
+use crate::setup::{FRAMES, all_frames, bbs, buddy};
 use crate::superpages::{
     Measure, {self},
 };
@@ -67,7 +67,8 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// frames there, in the tier without checks and in the checked one. The front
 /// stands over PBS with granularity 9, and its claims and flushes count: on the
 /// half-used map, where a free run is two frames long, and on one that was
-/// free, with frames put back in the order taken. A pair is two calls. Then a
+/// free, with frames put back in the order taken. A pair is two calls; those of other orders, and of
+/// runs, are in steady state, in the front and in the bare allocator ([`fronts`]). Then a
 /// simulated access that mostly hits, and one that always misses. Then
 /// promotions, demotions and entries of a pmap, in ARMv7. Then a
 /// transaction in simulated time, of the memory alone and of the whole system;
@@ -126,11 +127,24 @@ const GATES: &[Gate] = &[
     gate("bbs-split-checked", 264.0, || aligned::<Checked>(bbs(), 3, false)),
     gate("quick-pair", 232.0, quick_pair::<Trusting>),
     gate("quick-pair-checked", 246.0, quick_pair::<Checked>),
-    gate("front-get", 200.0, || front_get(true)),
-    gate("front-put", 300.0, || front_put(true)),
-    gate("front-pair", 100.0, front_pair),
-    gate("front-get-runs", 60.0, || front_get(false)),
-    gate("front-put-runs", 100.0, || front_put(false)),
+    gate("front-get", 200.0, || fronts::get(true, count)),
+    gate("front-put", 300.0, || fronts::put(true, count)),
+    gate("front-pair", 100.0, || fronts::pair(count)),
+    gate("front-get-runs", 60.0, || fronts::get(false, count)),
+    gate("front-put-runs", 100.0, || fronts::put(false, count)),
+    gate("front-pair-1", 190.0, || fronts::pairs(true, Aligned(1), Many, count)),
+    gate("front-pair-6", 190.0, || fronts::pairs(true, Aligned(6), Many, count)),
+    gate("front-pair-7", 197.0, || fronts::pairs(true, Aligned(7), Many, count)),
+    gate("front-pair-8", 201.0, || fronts::pairs(true, Aligned(8), Many, count)),
+    gate("front-pair-9", 202.0, || fronts::pairs(true, Aligned(9), Many, count)),
+    gate("front-pair-9-alone", 200.0, || fronts::pairs(true, Aligned(9), Alone, count)),
+    gate("front-run-3", 250.0, || fronts::pairs(true, Run(3), Many, count)),
+    gate("front-run-17", 290.0, || fronts::pairs(true, Run(17), Many, count)),
+    gate("front-run-63", 400.0, || fronts::pairs(true, Run(63), Many, count)),
+    gate("bare-pair-3", 870.0, || fronts::pairs(false, Aligned(3), Many, count)),
+    gate("bare-pair-9", 490.0, || fronts::pairs(false, Aligned(9), Many, count)),
+    gate("bare-pair-9-alone", 1180.0, || fronts::pairs(false, Aligned(9), Alone, count)),
+    gate("bare-run-17", 450.0, || fronts::pairs(false, Run(17), Many, count)),
     gate("trad-raster", 50.0, || translate::gate("trad", Raster, count)),
     gate("pcad-raster", 50.0, || translate::gate("pcad", Raster, count)),
     gate("at-raster", 55.0, || translate::gate("at", Raster, count)),
@@ -447,7 +461,7 @@ const NOT_ABOVE_BY: &[(&str, &str, f64)] = &[
 const TURN: f64 = 9.0;
 
 /// Calls measured by each entry for single frames.
-const CALLS: usize = 1 << 16;
+pub(crate) const CALLS: usize = 1 << 16;
 
 /// The orders of the mixture of blocks.
 const ALL_ORDERS: zones::Span = (0, 9);
@@ -496,7 +510,11 @@ fn half_used<R: Rule, H: Hardening>(config: BuddyConfig) -> HalfUsed<R, H> {
 
 /// Checks that the frames were free and are different, and that no other
 /// frame went.
-fn check_taken(taken: &[Option<Pfn>], used: &[Pfn], free_after: u64) -> Result<u64, String> {
+pub(crate) fn check_taken(
+    taken: &[Option<Pfn>],
+    used: &[Pfn],
+    free_after: u64,
+) -> Result<u64, String> {
     let mut seen = vec![false; FRAMES as usize];
     used.iter().for_each(|frame| seen[frame.raw() as usize] = true);
     for frame in taken {
@@ -609,82 +627,6 @@ fn quick_pair<H: Hardening>() -> Result<u64, String> {
     let mut scratch = vec![0; QuickFit::<Vec<u64>, (), H>::storage_words(&map)];
     quick.check(&mut scratch)?;
     Ok(CALLS as u64)
-}
-
-type FrontOver<'m> = Front<'m, SpinLock, PageBuddy<Vec<u64>, HeadOfList>>;
-
-/// Runs `body` with a front on a map of which a half is used, by users of the
-/// front, and these frames: a random half in random order, or the lower half
-/// in rising order.
-fn with_front(
-    random: bool,
-    body: impl FnOnce(&FrontOver<'_>, Vec<Pfn>) -> Result<u64, String>,
-) -> Result<u64, String> {
-    let allocator: PageBuddy<_, _, Trusting> = buddy(BuddyConfig::PBS_ARMV8, true);
-    let mut bits = Vec::new();
-    bits.resize_with(FrontOver::bits_len(&allocator), || AtomicUsize::new(0));
-    let mut slots: [Slot<SpinLock>; 4] = std::array::from_fn(|_| Slot::new());
-    let front = Front::new(allocator, &mut slots, &mut bits).map_err(|error| error.to_string())?;
-    let mut frames: Vec<Pfn> = Vec::new();
-    front
-        .allocate(FRAMES, &mut |block| frames.extend(block.iter()))
-        .map_err(|error| error.to_string())?;
-    if random {
-        Random::new(1).shuffle(&mut frames);
-    }
-    let cpu = front.on(0).map_err(|error| error.to_string())?;
-    for frame in frames.drain(FRAMES as usize / 2..) {
-        cpu.free_frame(frame).map_err(|error| error.to_string())?;
-    }
-    front.drain();
-    let calls = body(&front, frames)?;
-    front.check().map_err(|fault| fault.to_string())?;
-    Ok(calls)
-}
-
-fn front_get(random: bool) -> Result<u64, String> {
-    with_front(random, |front, used| {
-        let cpu = front.on(1).map_err(|error| error.to_string())?;
-        let mut taken = vec![None; CALLS];
-        counted(|| taken.iter_mut().for_each(|frame| *frame = cpu.allocate_frame()));
-        check_taken(&taken, &used, front.free_frames())
-    })
-}
-
-fn front_put(random: bool) -> Result<u64, String> {
-    with_front(random, |front, mut used| {
-        let cpu = front.on(1).map_err(|error| error.to_string())?;
-        let frames = used.split_off(used.len() - CALLS);
-        let mut freed = 0;
-        counted(|| {
-            frames.iter().for_each(|&frame| freed += u64::from(cpu.free_frame(frame).is_ok()));
-        });
-        check_taken(&[], &used, front.free_frames())?;
-        if freed == CALLS as u64 { Ok(freed) } else { Err("a free failed".into()) }
-    })
-}
-
-/// A random frame comes back, another is taken: one call is the two together,
-/// the steady state of a busy CPU.
-fn front_pair() -> Result<u64, String> {
-    with_front(true, |front, mut used| {
-        let cpu = front.on(1).map_err(|error| error.to_string())?;
-        let mut failed = 0_u64;
-        counted(|| {
-            for frame in &mut used[..CALLS] {
-                failed += u64::from(cpu.free_frame(*frame).is_err());
-                match cpu.allocate_frame() {
-                    Some(taken) => *frame = taken,
-                    None => failed += 1,
-                }
-            }
-        });
-        if failed > 0 {
-            return Err(format!("{failed} calls failed"));
-        }
-        check_taken(&[], &used, front.free_frames())?;
-        Ok(CALLS as u64)
-    })
 }
 
 /// In the child, under valgrind: runs one entry and says how many calls it

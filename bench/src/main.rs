@@ -104,6 +104,7 @@ use crate::failure::Failure;
 mod buffer;
 mod callgrind;
 mod failure;
+mod fronts;
 mod gates;
 mod heap;
 mod peers;

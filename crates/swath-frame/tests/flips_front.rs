@@ -124,7 +124,7 @@ fn steps(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Random, 
                         FrameAllocator::allocate(&mut cpu, count, &mut |block| seen.took(block));
                 }
                 1 => {
-                    let order = Order::known(random.below(6) as u8);
+                    let order = Order::known(random.below(10) as u8);
                     cpu.allocate_aligned(order).into_iter().for_each(|block| seen.took(block));
                 }
                 _ => cpu.allocate_frame().into_iter().for_each(|at| seen.took(Extent::new(at, 1))),
@@ -137,7 +137,7 @@ fn steps(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Random, 
             } else {
                 from
             };
-            let block = Extent::new(Pfn::new(start), [1, 1, 1, 1, 3, 40][random.index(6)]);
+            let block = Extent::new(Pfn::new(start), [1, 1, 1, 1, 3, 16, 40][random.index(7)]);
             let freed = cpu.free(block);
             seen.gave(block, freed);
         }

@@ -1,5 +1,8 @@
 //! The front against a naive model, under hostile frees, and under stress by
 //! threads with an ownership bitmap.
+//!
+//! `SWATH_STEPS=50000000 cargo test --release -p swath-frame --test suite front::stress` for more of
+//! the last.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -174,10 +177,14 @@ fn every_operation_agrees_with_a_set() {
                 12..14 if filling => {
                     let count = random.below(200);
                     let mut got = 0;
-                    let done = front.allocate(count, &mut |extent| {
+                    let mut sink = |extent: Extent| {
                         got += extent.count;
                         taken(&mut used, extent);
-                    });
+                    };
+                    let done = match random.below(2) {
+                        0 => front.allocate(count, &mut sink),
+                        _ => FrameAllocator::allocate(&mut { cpu }, count, &mut sink),
+                    };
                     if count == 0 {
                         assert_eq!(done, Err(FrameAllocateError::Empty));
                     } else if count > free {
@@ -190,9 +197,14 @@ fn every_operation_agrees_with_a_set() {
                     }
                 }
                 14..15 if filling => {
-                    let order = Order::known(random.below(9) as u8);
+                    let order = Order::known(random.below(11) as u8);
                     let left: BTreeSet<u64> = all.difference(&used).copied().collect();
-                    match front.allocate_aligned(order) {
+                    let through_slot = random.below(3) > 0;
+                    let done = match through_slot {
+                        true => { cpu }.allocate_aligned(order),
+                        false => front.allocate_aligned(order),
+                    };
+                    match done {
                         Ok(extent) => {
                             assert!(extent.start.is_aligned(order.k()));
                             assert_eq!(extent.count, order.frames());
@@ -227,7 +239,13 @@ fn every_operation_agrees_with_a_set() {
                     let start = used.range(start..).next().copied().unwrap_or(start);
                     let run = (start..).take_while(|frame| used.contains(frame)).count() as u64;
                     let count = if random.below(4) > 0 { run } else { run + random.below(70) };
-                    let extent = Extent::new(Pfn::new(start), count.min(200));
+                    // As it was taken, or at least of a length that was, more often than not.
+                    let count = match random.below(4) {
+                        0 => count.min(1 << random.below(10)),
+                        1 => count.min(1 + random.below(64)),
+                        _ => count.min(600),
+                    };
+                    let extent = Extent::new(Pfn::new(start), count);
                     let wanted = refusal(extent, &all, |f| used.contains(&f));
                     assert_eq!({ cpu }.free(extent), wanted.map_or(Ok(()), Err));
                     if wanted.is_none() {
@@ -298,11 +316,56 @@ fn hostile_frees_are_named_and_change_nothing() {
     assert_eq!(front.into_inner().free_frames(), 256);
 }
 
+/// A block that was taken in one step, freed whole, in halves, in part and twice: what is refused is
+/// named, and nothing changes.
+#[test]
+fn whole_blocks_come_back_in_any_pieces_once() {
+    for order in 1..10 {
+        let pool = Pool::new(512..2048);
+        let (mut slots, mut bits) = (slots(2), bits(&pool));
+        let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+        let (mut here, mut there) = (front.on(0).unwrap(), front.on(1).unwrap());
+        let block = here.allocate_aligned(Order::known(order)).unwrap();
+        let refused = |frame: Pfn| Err(FrameFreeError::NotAllocated { frame });
+        let free = |front: &Front<'_, _, _>| front.free_frames();
+        // Whole, on the other CPU, and then not again, in no pieces.
+        assert_eq!(there.free(block), Ok(()));
+        assert_eq!(free(&front), 1536);
+        let (low, high) = block.split_at(block.count / 2);
+        for part in [block, low, high, Extent::new(high.start, 1)] {
+            assert_eq!(here.free(part), refused(part.start), "{part}");
+            assert_eq!(there.free(part), refused(part.start), "{part}");
+            assert_eq!(front.free(part), refused(part.start), "{part}");
+        }
+        front.check().unwrap();
+        // One frame first: then what is left, but not the whole, nor that half.
+        let block = here.allocate_aligned(Order::known(order)).unwrap();
+        let (low, high) = block.split_at(block.count / 2);
+        assert_eq!(there.free_frame(high.start), Ok(()));
+        assert_eq!(here.free(block), refused(high.start));
+        assert_eq!(here.free(high), refused(high.start));
+        front.check().unwrap();
+        assert_eq!(free(&front), 1536 - block.count + 1);
+        assert_eq!(there.free(low), Ok(()));
+        let rest = high.split_at(1).1;
+        assert_eq!(if rest.is_empty() { Ok(()) } else { here.free(rest) }, Ok(()));
+        assert_eq!(free(&front), 1536);
+        front.check().unwrap();
+        // In halves.
+        let block = there.allocate_aligned(Order::known(order)).unwrap();
+        let (low, high) = block.split_at(block.count / 2);
+        assert_eq!((here.free(high), there.free(low)), (Ok(()), Ok(())));
+        front.check().unwrap();
+        assert_eq!(front.into_inner().free.len(), 1536);
+    }
+}
+
 #[test]
 fn construction_names_what_is_wrong() {
     let pool = || Pool::new(1000..2000);
     let needed = Front::<YieldLock, Pool>::bits_len(&pool());
-    assert_eq!(needed as u64, 2 * (2000_u64.div_ceil(64) - 1000 / 64));
+    // Two units of 512 frames from 512 to 2048, each of 8 pairs of words and one more.
+    assert_eq!(needed as u64, 17 * (2000_u64.div_ceil(512) - 1000 / 512));
     let mut bits = bits(&pool());
     assert_eq!(
         Front::<YieldLock, Pool>::new(pool(), &mut [], &mut bits).unwrap_err(),
@@ -315,7 +378,7 @@ fn construction_names_what_is_wrong() {
     );
     let front = Front::new(pool(), &mut one, &mut bits).unwrap();
     assert_eq!(front.on(1).unwrap_err(), NoSuchCpu { cpu: 1, cpus: 1 });
-    assert!(size_of::<Slot<YieldLock>>() == 640 && align_of::<Slot<YieldLock>>() == 128);
+    assert!(size_of::<Slot<YieldLock>>() == 1152 && align_of::<Slot<YieldLock>>() == 128);
     // An allocator with nothing free.
     let empty = Pool::new(std::iter::empty());
     let mut one = slots(1);
@@ -340,8 +403,13 @@ fn single_frames_come_in_rising_runs() {
     assert!(both.iter().enumerate().all(|(i, &(a, b))| a == i as u64 && b == 64 + i as u64));
 }
 
-/// Threads take and free at random, single frames and blocks of every order up
-/// to 9 and every count, partly frames that another thread took. Each frame
+/// Calls of each thread: `SWATH_STEPS` asks for more.
+fn steps() -> u64 {
+    std::env::var("SWATH_STEPS").map_or(20_000, |steps| steps.parse().expect("a number of calls"))
+}
+
+/// Threads take and free at random, single frames, blocks of every order up
+/// to 10 and every count, each on its CPU and without one, partly frames that another thread took. Each frame
 /// has an owner in a bitmap of the test's own, so a frame handed out twice
 /// shows at once.
 fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed: u64) {
@@ -375,7 +443,7 @@ fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed:
                 let cpu = front.on(thread as usize).unwrap();
                 let mut mine: Vec<Extent> = Vec::new();
                 start.wait();
-                for _ in 0..20_000 {
+                for _ in 0..steps() {
                     match random.below(12) {
                         0..3 => {
                             if let Some(frame) = cpu.allocate_frame() {
@@ -384,8 +452,12 @@ fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed:
                             }
                         }
                         3 => {
-                            let order = Order::known(random.below(10) as u8);
-                            if let Ok(extent) = front.allocate_aligned(order) {
+                            let order = Order::known(random.below(11) as u8);
+                            let taken = match random.below(4) {
+                                0 => front.allocate_aligned(order),
+                                _ => { cpu }.allocate_aligned(order),
+                            };
+                            if let Ok(extent) = taken {
                                 assert!(extent.start.is_aligned(order.k()));
                                 assert_eq!(extent.count, order.frames());
                                 acquire(extent);
@@ -393,12 +465,21 @@ fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed:
                             }
                         }
                         4 => {
-                            let count = 1 + random.below(300);
+                            let short = random.below(2) == 0;
+                            let count = 1 + random.below(if short { 64 } else { 300 });
                             let before = mine.len();
-                            let done = front.allocate(count, &mut |extent| {
+                            let mut sink = |extent| {
                                 acquire(extent);
                                 mine.push(extent);
-                            });
+                            };
+                            let done = match random.below(4) {
+                                0 => front.allocate(count, &mut sink),
+                                1 => FrameAllocator::allocate(&mut { cpu }, count, &mut sink),
+                                _ => {
+                                    { cpu }.allocate_block(count).into_iter().for_each(sink);
+                                    continue;
+                                }
+                            };
                             let got: u64 = mine[before..].iter().map(|extent| extent.count).sum();
                             assert_eq!(got, if done.is_ok() { count } else { 0 });
                         }
@@ -447,6 +528,7 @@ fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed:
 fn stress_over_the_naive_pool() {
     // Small enough that the pool runs dry and slots are emptied by others.
     stress(Pool::new((64..1500).chain(2000..3000)), 3000, 4, 1);
+    stress(Pool::new(0..3000), 3000, 2, 5);
 }
 
 #[test]
@@ -459,7 +541,7 @@ fn stress_over_the_page_buddy_system() {
     for (seed, config) in [(2, BuddyConfig::PBS_ARMV8), (3, BuddyConfig::PBS_ARMV7), (4, bbs)] {
         let words = PageBuddy::<Vec<u64>>::storage_words(&map, config);
         let buddy = PageBuddy::<Vec<u64>>::new(&map, config, vec![0; words]).unwrap();
-        stress(buddy, map.span().end().raw(), 5, seed);
+        stress(buddy, map.span().end().raw(), 2 * (seed - 1), seed);
     }
 }
 

@@ -238,3 +238,105 @@ fn flushing_meets_draining() {
         front.check().unwrap();
     });
 }
+
+/// The order of a unit in this build, and its frames: two words, which are its parts.
+const UNIT: Order = Order::known(3);
+
+fn free(front: &Arc<Checked>, start: u64, count: u64) -> Result<(), FrameFreeError> {
+    front.on(0).unwrap().free(Extent::new(Pfn::new(start), count))
+}
+
+/// A whole unit comes back on one CPU while the other frees one of its frames, or half of it:
+/// exactly one of the two succeeds, and the other names a frame.
+#[test]
+fn a_whole_block_and_its_parts_come_back_once() {
+    for (start, count) in [(1, 1), (4, 4), (3, 2), (0, 8)] {
+        explore(move || {
+            let front = front(Pool::new(0, 8, 8), 2);
+            let block = front.on(0).unwrap().allocate_aligned(UNIT).unwrap();
+            let other = Arc::clone(&front);
+            let there = thread::spawn(move || {
+                other.on(1).unwrap().free(Extent::new(Pfn::new(start), count))
+            });
+            let whole = front.on(0).unwrap().free(block);
+            let part = there.join().unwrap();
+            let refused = Err(FrameFreeError::NotAllocated { frame: Pfn::new(start) });
+            let freed = if whole.is_ok() { 8 } else { count };
+            assert!(if whole.is_ok() { part == refused } else { part.is_ok() }, "{part:?}");
+            assert!(whole.is_ok() || whole == refused, "{whole:?}");
+            assert_eq!(front.free_frames(), freed);
+            front.check().unwrap();
+        });
+    }
+}
+
+/// The parts of a whole unit come back on two CPUs, rightly: both succeed, and then the unit can be
+/// had again.
+#[test]
+fn parts_of_a_whole_block_come_back_together() {
+    explore(|| {
+        let front = front(Pool::new(0, 8, 8), 2);
+        front.on(0).unwrap().allocate_aligned(UNIT).unwrap();
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || {
+            other.on(1).unwrap().free(Extent::new(Pfn::new(3), 5)).unwrap();
+        });
+        front.on(0).unwrap().free_frame(Pfn::new(2)).unwrap();
+        assert_eq!(free(&front, 0, 2), Ok(()));
+        there.join().unwrap();
+        front.check().unwrap();
+        assert_eq!(front.on(0).unwrap().allocate_aligned(UNIT).unwrap().count, 8);
+        front.check().unwrap();
+    });
+}
+
+/// What one CPU splits, another frees, and a third takes: it sees that the unit is whole no more.
+#[test]
+fn a_split_is_seen_with_the_frames() {
+    explore(|| {
+        let front = front(Pool::new(0, 8, 8), 2);
+        front.on(0).unwrap().allocate_aligned(UNIT).unwrap();
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || {
+            let cpu = other.on(1).unwrap();
+            cpu.free_frame(Pfn::new(1)).unwrap();
+            cpu.allocate_frame()
+        });
+        let cpu = front.on(0).unwrap();
+        cpu.free_frame(Pfn::new(0)).unwrap();
+        let here = cpu.allocate_frame();
+        let there = there.join().unwrap();
+        assert!(here.is_some() && there.is_some() && here != there);
+        assert_eq!(front.fault(), None);
+        front.check().unwrap();
+    });
+}
+
+/// Two CPUs take blocks of the last unit while a third request empties the slots.
+#[test]
+fn blocks_are_handed_out_once() {
+    explore(|| {
+        let front = front(Pool::new(0, 8, 8), 2);
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || {
+            let mut cpu = other.on(1).unwrap();
+            let block = cpu.allocate_aligned(Order::known(1)).ok();
+            block.inspect(|&block| cpu.free(block).unwrap());
+            cpu.allocate_block(3)
+        });
+        let mut cpu = front.on(0).unwrap();
+        let here = cpu.allocate_aligned(Order::known(2)).ok();
+        let there = there.join().unwrap();
+        let held = [here, there].into_iter().flatten();
+        let mut seen = 0_u64;
+        for block in held.clone() {
+            let bits = ((1 << block.count) - 1) << block.start.raw();
+            assert_eq!(seen & bits, 0, "{block} was handed out twice");
+            seen |= bits;
+        }
+        front.check().unwrap();
+        held.for_each(|block| assert_eq!({ cpu }.free(block), Ok(())));
+        assert_eq!(front.free_frames(), 8);
+        front.check().unwrap();
+    });
+}

@@ -1,111 +1,388 @@
 //! The bits of the frames that are the front's, and of those of them that users hold.
 
+// A bit only counts who holds a frame. What a user wrote into the frame is
+// ordered by the locks that the frame passes through on its way.
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
 // The model checker has to see every atomic access.
 #[cfg(not(loom))]
 use core::sync::atomic::AtomicUsize;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicUsize;
 
-// A bit only counts who holds a frame. What a user wrote into the frame is
-// ordered by the locks that the frame passes through on its way.
-use core::sync::atomic::Ordering::Relaxed;
+/// The order of the frames of a word of bits; small for the model checker, which must see a unit
+/// of several words.
+pub(super) const WORD_ORDER: u32 = if cfg!(loom) { 2 } else { usize::BITS.ilog2() };
+
+/// The order of a **part**, the least that a word for a whole unit tells of: above it blocks would
+/// have several words.
+const PART_ORDER: u32 = if cfg!(loom) { WORD_ORDER } else { WORD_ORDER + 1 };
+
+/// The order of a **unit**, whose bits lie together.
+pub(super) const UNIT_ORDER: u32 = if cfg!(loom) { 3 } else { 9 };
 
 /// Frames for each word of bits.
-pub(super) const BITS: u64 = usize::BITS as u64;
+pub(super) const BITS: u64 = 1 << WORD_ORDER;
 
-/// Two words for each `BITS` frames of the span: a bit for each frame that a user holds, and one
-/// for each that is the front's. What is not the front's is held, too, so that a single bit says
-/// whether a frame may go out.
+/// Frames of a unit.
+pub(super) const UNIT_FRAMES: u64 = 1 << UNIT_ORDER;
+
+/// A word with the bit of each of its frames.
+const ALL: usize = usize::MAX >> (usize::BITS as u64 - BITS);
+
+/// Words of one kind in a unit, and in a part.
+const WORDS: usize = 1 << (UNIT_ORDER - WORD_ORDER);
+const PART_WORDS: usize = 1 << (PART_ORDER - WORD_ORDER);
+
+/// Parts of a unit, and a bit for each.
+const PARTS: usize = 1 << (UNIT_ORDER - PART_ORDER);
+const ALL_PARTS: usize = (1 << PARTS) - 1;
+
+/// Words of a unit.
+pub(super) const UNIT_WORDS: usize = 1 + 2 * WORDS;
+
+/// The words of a unit. First a bit for each part that a user got as a part of an aligned block and
+/// still holds **whole**; then for each `BITS` frames a bit for each that a user holds, and one for
+/// each that is the front's. What is not the front's is held, too, so that a single bit says whether
+/// a frame may go out.
+///
+/// The frames of a part that is held whole have no bit of users', so that such a block is taken and
+/// comes back in one step. The first who frees less of it turns it into bits of frames, under
+/// the allocator's lock.
+pub(super) type Unit = [AtomicUsize; UNIT_WORDS];
+
+/// The units of the span.
 #[derive(Clone, Copy)]
-pub(super) struct Bits<'m>(pub(super) &'m [[AtomicUsize; 2]]);
+pub(super) struct Bits<'m>(pub(super) &'m [Unit]);
 
-impl Bits<'_> {
-    /// The words of a frame's bits and the bit in them.
-    #[inline]
-    pub(super) fn at(&self, index: u64) -> Option<(&[AtomicUsize; 2], usize)> {
-        let words = self.0.get(usize::try_from(index / BITS).ok()?)?;
-        Some((words, 1 << (index % BITS)))
+/// The words of users' bits and of the front's for the same frames.
+#[inline(always)]
+fn pair(unit: &Unit, word: usize) -> &[AtomicUsize; 2] {
+    &unit[1..].as_chunks().0[word % WORDS]
+}
+
+#[inline(always)]
+fn used(unit: &Unit, word: usize) -> &AtomicUsize {
+    &pair(unit, word)[0]
+}
+
+#[inline(always)]
+fn owned(unit: &Unit, word: usize) -> &AtomicUsize {
+    &pair(unit, word)[1]
+}
+
+/// The users' bits of `N` words together, the first a multiple of `N`.
+#[inline(always)]
+fn any<const N: usize>(unit: &Unit, first: usize) -> usize {
+    let words: &[[[AtomicUsize; 2]; N]] = unit[1..].as_chunks().0.as_chunks().0;
+    let held = |words: &[[AtomicUsize; 2]; N]| {
+        words.iter().fold(0, |held, [used, _]| held | used.load(Relaxed))
+    };
+    words.get(first / N).map_or(ALL, held)
+}
+
+/// The number in its unit of a frame's word.
+#[inline(always)]
+fn word_of(index: u64) -> usize {
+    (index >> WORD_ORDER) as usize % WORDS
+}
+
+/// The bits of the parts of an aligned block of so many frames.
+#[inline(always)]
+fn parts(index: u64, frames: u64) -> usize {
+    let ones = (1_usize << (frames >> PART_ORDER)) - 1;
+    ones << ((index >> PART_ORDER) as usize % PARTS)
+}
+
+/// Returns true if a user holds the part of this frame whole.
+#[inline(always)]
+fn is_in_whole(unit: &Unit, index: u64) -> bool {
+    let whole = unit[0].load(Relaxed);
+    whole != 0 && whole & parts(index, 1 << PART_ORDER) != 0
+}
+
+/// Clears `bits` in a word if they are all set.
+#[inline(always)]
+fn clear_all(word: &AtomicUsize, bits: usize) -> bool {
+    // With the bits set again by `split`, the word that says that they are not whole any more is
+    // seen, too, by whoever gets the frames next.
+    let mut now = word.load(Acquire);
+    while now & bits == bits {
+        match word.compare_exchange_weak(now, now & !bits, Acquire, Acquire) {
+            Ok(_) => return true,
+            Err(other) => now = other,
+        }
+    }
+    false
+}
+
+/// Turns those of `parts` that a user holds whole into bits of frames. Who calls it holds the
+/// allocator's lock: until it is done, a free finds frames that seem to be free and waits for that
+/// lock.
+fn split(unit: &Unit, parts: usize) {
+    let whole = unit[0].load(Relaxed) & parts;
+    if whole == 0 {
+        return;
+    }
+    // A free of the whole may come in between.
+    let whole = unit[0].fetch_and(!whole, Relaxed) & whole;
+    for part in (0..PARTS).filter(|part| whole >> part & 1 != 0) {
+        for word in part * PART_WORDS..(part + 1) * PART_WORDS {
+            used(unit, word).fetch_or(ALL, Release);
+        }
+    }
+}
+
+impl<'m> Bits<'m> {
+    /// The unit of a frame.
+    #[inline(always)]
+    fn unit(&self, index: u64) -> Option<&'m Unit> {
+        self.0.get(usize::try_from(index >> UNIT_ORDER).ok()?)
+    }
+
+    /// The number of the word with a frame's bit of users', and the word.
+    pub(super) fn word(&self, index: u64) -> (usize, u64) {
+        let at = (index >> UNIT_ORDER).saturating_mul(UNIT_WORDS as u64);
+        let at = usize::try_from(at).unwrap_or(usize::MAX - UNIT_WORDS);
+        let value = |unit| used(unit, word_of(index)).load(Relaxed) as u64;
+        (at.saturating_add(1 + 2 * word_of(index)), self.unit(index).map_or(0, value))
     }
 
     pub(super) fn is_owned(&self, index: u64) -> bool {
-        self.at(index).is_some_and(|([_, owned], bit)| owned.load(Relaxed) & bit != 0)
+        let bit = 1 << (index % BITS);
+        self.unit(index).is_some_and(|unit| owned(unit, word_of(index)).load(Relaxed) & bit != 0)
     }
 
     /// Returns true if the frame is the front's and no user holds it.
     pub(super) fn is_free(&self, index: u64) -> bool {
+        let bit = 1 << (index % BITS);
         self.is_owned(index)
-            && self.at(index).is_some_and(|([used, _], bit)| used.load(Relaxed) & bit == 0)
+            && self.unit(index).is_some_and(|unit| {
+                used(unit, word_of(index)).load(Relaxed) & bit == 0 && !is_in_whole(unit, index)
+            })
     }
 
     /// Notes that a user holds a frame; returns false if one did, or it is not the front's.
     #[inline]
     pub(super) fn take(&self, index: u64) -> bool {
-        self.at(index).is_some_and(|([used, _], bit)| used.fetch_or(bit, Relaxed) & bit == 0)
+        self.take_in_word(index, 1)
+    }
+
+    /// As [`take`](Self::take) for frames of one word, and of one part.
+    #[inline(always)]
+    fn take_in_word(&self, index: u64, bits: usize) -> bool {
+        let bits = bits << (index % BITS);
+        self.unit(index).is_some_and(|unit| {
+            !is_in_whole(unit, index)
+                && used(unit, word_of(index)).fetch_or(bits, Relaxed) & bits == 0
+        })
+    }
+
+    /// As [`take`](Self::take) for `count` frames, not more than a word has bits.
+    #[inline]
+    pub(super) fn take_run(&self, index: u64, count: u64) -> bool {
+        if index % BITS + count > BITS {
+            return self.take_across(index, count);
+        }
+        self.take_in_word(index, ALL >> (BITS - count))
+    }
+
+    /// As [`take_run`](Self::take_run) for frames of two words.
+    #[inline]
+    fn take_across(&self, index: u64, count: u64) -> bool {
+        let Some((unit, [low, high])) = self.two_words(index, count) else {
+            return self.take_range(index, index.saturating_add(count));
+        };
+        let (word, last) = (word_of(index), index + count - 1);
+        if is_in_whole(unit, index) || is_in_whole(unit, last) {
+            return false;
+        }
+        let before = used(unit, word).fetch_or(low, Relaxed) & low;
+        used(unit, word + 1).fetch_or(high, Relaxed) & high == 0 && before == 0
+    }
+
+    /// The unit of frames that lie in two of its words, and their bits in each.
+    #[inline(always)]
+    fn two_words(&self, index: u64, count: u64) -> Option<(&'m Unit, [usize; 2])> {
+        let low = BITS - index % BITS;
+        if count <= low || count - low > BITS || index % UNIT_FRAMES + count > UNIT_FRAMES {
+            return None;
+        }
+        let unit = self.unit(index)?;
+        Some((unit, [(ALL << (index % BITS)) & ALL, ALL >> (BITS - (count - low))]))
+    }
+
+    /// As [`take`](Self::take) for a block of an order from 1 to [`UNIT_ORDER`]; returns false, too,
+    /// if it is not aligned. One atomic step.
+    #[inline(always)]
+    pub(super) fn take_block(&self, index: u64, order: u32) -> bool {
+        if index & ((1 << order) - 1) != 0 {
+            return false;
+        }
+        if order <= WORD_ORDER {
+            return self.take_in_word(index, ALL >> (BITS - (1 << order)));
+        }
+        self.take_parts(index, order)
+    }
+
+    /// As [`take_block`](Self::take_block) for an aligned block that has several words.
+    #[inline(always)]
+    fn take_parts(&self, index: u64, order: u32) -> bool {
+        let Some(unit) = self.unit(index) else { return false };
+        let first = word_of(index);
+        let held = match order - WORD_ORDER {
+            1 => any::<2>(unit, first),
+            2 => any::<4>(unit, first),
+            3 => any::<8>(unit, first),
+            _ => any::<16>(unit, first),
+        };
+        let parts = parts(index, 1 << order);
+        if held & ALL != 0 {
+            return false;
+        }
+        let before = unit[0].fetch_or(parts, Relaxed) & parts;
+        if before != 0 {
+            unit[0].fetch_and(!parts | before, Relaxed);
+        }
+        before == 0
     }
 
     /// Notes that no user holds a frame any more; returns false if none did, or if it is not the
-    /// front's: then [`take`](Self::take) has to note again that it is held.
+    /// front's, or held in a whole part: then [`give_or_take`](Self::give_or_take) has to follow.
     #[inline]
     pub(super) fn give(&self, index: u64) -> bool {
-        let Some(([used, owned], bit)) = self.at(index) else { return false };
-        // With nothing before it, the first step is one instruction on x86-64.
-        let held = used.fetch_and(!bit, Relaxed) & bit != 0;
+        let Some(unit) = self.unit(index) else { return false };
+        let ([used, owned], bit) = (pair(unit, word_of(index)), 1 << (index % BITS));
+        // With nothing before it, the first step is one instruction on x86-64. It acquires for the
+        // reason given in `clear_all`.
+        let held = used.fetch_and(!bit, Acquire) & bit != 0;
         held && owned.load(Relaxed) & bit != 0
     }
 
-    /// The words of the bits `start..end` and the bits in each, as far as the
-    /// span reaches.
-    pub(super) fn words(
-        &self,
-        start: u64,
-        end: u64,
-    ) -> impl Iterator<Item = (u64, &[AtomicUsize; 2], usize)> {
-        let first = usize::try_from(start / BITS).unwrap_or(usize::MAX);
-        let words = self.0.get(first..).unwrap_or_default().iter();
-        words.zip((start / BITS..end.div_ceil(BITS)).map(|i| i * BITS)).map(move |(words, base)| {
-            let mut bits = usize::MAX << start.saturating_sub(base);
-            if end - base < BITS {
-                bits &= (1 << (end - base)) - 1;
-            }
-            (base, words, bits)
+    /// As [`give`](Self::give) where that said no, with the allocator's lock held; a frame that is
+    /// not the front's is held again.
+    pub(super) fn give_or_take(&self, index: u64) -> bool {
+        if !self.is_owned(index) {
+            self.take(index);
+            return false;
+        }
+        if let Some(unit) = self.unit(index) {
+            split(unit, parts(index, 1 << PART_ORDER));
+        }
+        self.give(index)
+    }
+
+    /// Notes that no user holds these frames any more, if they lie in one word and are held so: one
+    /// atomic step. Otherwise nothing changes, and [`give_range`](Self::give_range) has to say why.
+    #[inline(always)]
+    pub(super) fn give_run(&self, index: u64, count: u64) -> bool {
+        if index % BITS + count > BITS {
+            return false;
+        }
+        let Some(unit) = self.unit(index) else { return false };
+        let [used, owned] = pair(unit, word_of(index));
+        let bits = (ALL >> (BITS - count)) << (index % BITS);
+        // Frames that are not the front's are no user's to give, and stay marked.
+        owned.load(Relaxed) & bits == bits && clear_all(used, bits)
+    }
+
+    /// As [`give_run`](Self::give_run) for frames of two words. Who calls it holds the allocator's
+    /// lock, as for [`give_range`](Self::give_range).
+    #[inline]
+    pub(super) fn give_across(&self, index: u64, count: u64) -> bool {
+        let Some((unit, [low, high])) = self.two_words(index, count) else { return false };
+        let ([used, owned], [next, next_owned]) =
+            (pair(unit, word_of(index)), pair(unit, word_of(index) + 1));
+        let own = owned.load(Relaxed) & low == low && next_owned.load(Relaxed) & high == high;
+        if !own || !clear_all(used, low) {
+            return false;
+        }
+        let given = clear_all(next, high);
+        if !given {
+            used.fetch_or(low, Release);
+        }
+        given
+    }
+
+    /// As [`give_run`](Self::give_run) for an aligned block that has several words, if its parts are
+    /// held whole.
+    #[inline(always)]
+    pub(super) fn give_block(&self, index: u64, frames: u64) -> bool {
+        self.unit(index).is_some_and(|unit| clear_all(&unit[0], parts(index, frames)))
+    }
+
+    /// The units of the frames `start..end`, as far as the span reaches, each with its frames of
+    /// these.
+    fn units(&self, start: u64, end: u64) -> impl Iterator<Item = (&'m Unit, u64, u64)> {
+        let first = usize::try_from(start >> UNIT_ORDER).unwrap_or(usize::MAX);
+        let bases = (start >> UNIT_ORDER..end.div_ceil(UNIT_FRAMES)).map(|i| i << UNIT_ORDER);
+        let units = self.0.get(first..).unwrap_or_default().iter();
+        units.zip(bases).map(move |(unit, base)| {
+            (unit, start.max(base), end.min(base.saturating_add(UNIT_FRAMES)))
         })
+    }
+
+    /// Marks every frame as what is not the front's is. No other thread knows of the words yet.
+    pub(super) fn hold_all(&self) {
+        for unit in self.0 {
+            (0..WORDS).for_each(|word| used(unit, word).store(usize::MAX, Relaxed));
+        }
     }
 
     /// Makes the frames `start..end` the front's, held by no user.
     pub(super) fn own_range(&self, start: u64, end: u64) {
-        for (_, [used, owned], bits) in self.words(start, end) {
-            used.fetch_and(!bits, Relaxed);
-            owned.fetch_or(bits, Relaxed);
+        for (unit, start, end) in self.units(start, end) {
+            for (word, bits) in words(start, end) {
+                used(unit, word).fetch_and(!bits, Relaxed);
+                owned(unit, word).fetch_or(bits, Relaxed);
+            }
         }
     }
 
-    /// As [`take`](Self::take) for the frames `start..end`; notes all of them.
+    /// As [`take`](Self::take) for the frames `start..end`; notes all of them but those that are
+    /// held whole already.
     pub(super) fn take_range(&self, start: u64, end: u64) -> bool {
         let (mut free, mut covered) = (true, start);
-        for (base, [used, _], bits) in self.words(start, end) {
-            free &= used.fetch_or(bits, Relaxed) & bits == 0;
-            covered = end.min(base + BITS);
+        for (unit, start, end) in self.units(start, end) {
+            covered = end;
+            if end - start == UNIT_FRAMES && self.take_block(start, UNIT_ORDER) {
+                continue;
+            }
+            for (word, bits) in words(start, end) {
+                let whole = is_in_whole(unit, (word as u64) << WORD_ORDER);
+                free &= !whole && used(unit, word).fetch_or(bits, Relaxed) & bits == 0;
+            }
         }
         free && covered == end
     }
 
     /// As [`give`](Self::give) for the frames `start..end` if users hold them all; otherwise
-    /// leaves them all as they were and says which is the first that none holds.
+    /// leaves them all as they were and says which is the first that none holds. Who calls it holds
+    /// the allocator's lock: a free that meets frames half given waits for that.
     pub(super) fn give_range(&self, start: u64, end: u64) -> Result<(), u64> {
-        let mut covered = start;
-        for (base, [used, owned], bits) in self.words(start, end) {
-            let own = bits & owned.load(Relaxed);
-            let held = own & used.fetch_and(!own, Relaxed);
-            let missing = bits & !held;
-            if missing != 0 {
-                used.fetch_or(held, Relaxed);
-                self.take_range(start, base.max(start));
-                return Err(base + u64::from(missing.trailing_zeros()));
+        let (mut covered, from) = (start, start);
+        for (unit, start, end) in self.units(start, end) {
+            covered = end;
+            if end - start == UNIT_FRAMES && clear_all(&unit[0], ALL_PARTS) {
+                continue;
             }
-            covered = end.min(base + BITS);
+            split(unit, parts_within(start, end));
+            let mut given = start;
+            for (word, bits) in words(start, end) {
+                let own = bits & owned(unit, word).load(Relaxed);
+                let held = own & used(unit, word).fetch_and(!own, Acquire);
+                let missing = bits & !held;
+                if missing != 0 {
+                    used(unit, word).fetch_or(held, Release);
+                    self.take_range(from, given);
+                    let base = (start & !(UNIT_FRAMES - 1)) + ((word as u64) << WORD_ORDER);
+                    return Err(base + u64::from(missing.trailing_zeros()));
+                }
+                given = (given & !(BITS - 1)) + BITS;
+            }
         }
         if covered < end {
-            self.take_range(start, covered);
+            self.take_range(from, covered);
             return Err(covered);
         }
         Ok(())
@@ -114,9 +391,31 @@ impl Bits<'_> {
     /// Counts the front's frames, and those of them that users hold.
     pub(super) fn count(&self) -> (u64, u64) {
         let ones = |word: usize| u64::from(word.count_ones());
-        self.0.iter().fold((0, 0), |(all, held), [used, owned]| {
-            let own = owned.load(Relaxed);
-            (all + ones(own), held + ones(own & used.load(Relaxed)))
+        self.0.iter().fold((0, 0), |(mut all, mut held), unit| {
+            held += ones(unit[0].load(Relaxed) & ALL_PARTS) << PART_ORDER;
+            for word in 0..WORDS {
+                let own = owned(unit, word).load(Relaxed);
+                all += ones(own);
+                held += ones(own & used(unit, word).load(Relaxed));
+            }
+            (all, held)
         })
     }
+}
+
+/// The words of the frames `start..end` of one unit, and the bits in each.
+fn words(start: u64, end: u64) -> impl Iterator<Item = (usize, usize)> {
+    (start >> WORD_ORDER..end.div_ceil(BITS)).map(move |number| {
+        let base = number << WORD_ORDER;
+        let bits = ALL << start.saturating_sub(base);
+        let past = (base + BITS).saturating_sub(end);
+        (word_of(base), bits & (ALL >> past))
+    })
+}
+
+/// The bits of the parts with frames of `start..end`, which are of one unit.
+fn parts_within(start: u64, end: u64) -> usize {
+    let (first, last) = (start >> PART_ORDER, (end - 1) >> PART_ORDER);
+    let ones = (1_usize << (last - first + 1)) - 1;
+    ones << (first as usize % PARTS)
 }

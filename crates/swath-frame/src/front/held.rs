@@ -1,8 +1,9 @@
-//! The frames that one CPU holds ready: a claimed word and a bounded buffer.
+//! The frames that one CPU holds ready: a claimed word, a bounded buffer, and longer blocks.
 
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
+use crate::front::blocks::Blocks;
 
 /// Frames in a claimed word.
 const WORD_FRAMES: u64 = 64;
@@ -29,12 +30,20 @@ pub(super) struct Held {
     /// A ring of frames outside the claimed word. First in, first out: frames
     /// freed in rising order are handed out in rising order again.
     frames: [u64; BUFFER_FRAMES],
+    pub(super) blocks: Blocks,
 }
 
 impl Held {
     /// Holds nothing.
     pub(super) const fn new() -> Self {
-        Self { base: 0, mask: 0, head: 0, len: 0, frames: [0; BUFFER_FRAMES] }
+        Self {
+            base: 0,
+            mask: 0,
+            head: 0,
+            len: 0,
+            frames: [0; BUFFER_FRAMES],
+            blocks: Blocks::new(),
+        }
     }
 
     /// Flips a bit of one of the slot's words.
@@ -45,17 +54,30 @@ impl Held {
             1 => self.mask ^= 1 << bit,
             2 => self.head ^= 1 << (bit % usize::BITS),
             3 => self.len ^= 1 << (bit % usize::BITS),
-            at => self.frames[at - 4] ^= 1 << bit,
+            at if at < 4 + BUFFER_FRAMES => self.frames[at - 4] ^= 1 << bit,
+            at => self.blocks.flip(at - 4 - BUFFER_FRAMES, bit),
         }
     }
 
     /// Words of a slot.
     #[cfg(feature = "testing")]
-    pub(super) const WORDS: usize = 4 + BUFFER_FRAMES;
+    pub(super) const WORDS: usize = 4 + BUFFER_FRAMES + Blocks::WORDS;
 
-    #[inline]
+    /// Counts the frames.
     pub(super) fn count(&self) -> u64 {
-        u64::from(self.mask.count_ones()) + self.len as u64
+        let singles = u64::from(self.mask.count_ones()) + self.len as u64;
+        singles.wrapping_add(self.blocks.count())
+    }
+
+    /// Returns true if no single frame is ready.
+    pub(super) fn has_no_single(&self) -> bool {
+        self.mask == 0 && self.len == 0
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        (self.mask, self.len) = (0, 0);
+        self.blocks.clear();
     }
 
     #[inline]
@@ -91,7 +113,7 @@ impl Held {
     }
 
     /// Claims a word of frames, or where memory is in small pieces as many as
-    /// are worth a hold of the lock. Called when the slot is empty.
+    /// are worth a hold of the lock. Called when no single frame is ready.
     pub(super) fn claim(&mut self, shared: &mut impl FrameAllocator) {
         let mut claimed = 0;
         while claimed < CLAIM_FRAMES {
@@ -103,7 +125,7 @@ impl Held {
             claimed += block.count;
             for frame in block.iter() {
                 let held = self.push(frame.raw());
-                debug_assert!(held, "an empty slot holds a claim");
+                debug_assert!(held, "there is room for a claim");
             }
         }
     }
@@ -138,17 +160,23 @@ impl Held {
     /// Returns everything; false if the slot held what it cannot hold.
     pub(super) fn flush(&mut self, shared: &mut impl FrameAllocator) -> bool {
         let mut right = self.len <= BUFFER_FRAMES;
-        for run in self.extents() {
+        for run in self.singles() {
             right &= shared.free(run).is_ok();
         }
-        self.mask = 0;
-        self.len = 0;
+        right &= self.blocks.flush(shared).is_ok();
+        self.clear();
         right
     }
 
-    /// Everything in the slot: the claimed word's runs, then the buffer's, each
+    /// Everything in the slot.
+    pub(super) fn for_each(&mut self, visit: &mut dyn FnMut(Extent)) {
+        self.singles().for_each(&mut *visit);
+        self.blocks.extents().for_each(visit);
+    }
+
+    /// The single frames: the claimed word's runs, then the buffer's, each
     /// ascending.
-    pub(super) fn extents(&mut self) -> impl Iterator<Item = Extent> + '_ {
+    fn singles(&mut self) -> impl Iterator<Item = Extent> + '_ {
         let (base, mut mask) = (self.base, self.mask);
         let word = core::iter::from_fn(move || {
             if mask == 0 {

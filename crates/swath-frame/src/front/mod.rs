@@ -1,14 +1,22 @@
 //! A front for each CPU over any frame allocator.
 //!
 //! Many CPUs that share one allocator would queue at its lock for every
-//! single frame. So each CPU has a **slot** of its own: a *claimed word*, up
-//! to 64 frames in a row that the CPU hands out one by one from the lowest, and
-//! a *bounded buffer* of frames that came back from elsewhere. A slot turns to
-//! the shared allocator only to claim the next word, or to return half of a full
-//! buffer: sorted, so that frames in a row go back as one extent, and
+//! request. So each CPU has a **slot** of its own, which serves every order up to 9 and runs of up
+//! to 64 frames:
+//!
+//! - for single frames a *claimed word*, up to 64 frames in a row that the CPU hands out one by
+//!   one from the lowest, and a *bounded buffer* of frames that came back from elsewhere;
+//! - of each order from 1 to 9 up to four aligned blocks that came back;
+//! - up to eight *areas*, runs of any length, from which is cut what no such block serves.
+//!
+//! A slot turns to the shared allocator only to claim, or to return half of what is full: sorted,
+//! so that frames in a row go back as one extent, and
 //! under one hold of the lock. The upper half goes and the lower half stays,
-//! since every allocator here prefers low frame numbers. Requests for more
-//! than one frame go straight to the shared allocator.
+//! since every allocator here prefers low frame numbers. So a block that is taken and comes back
+//! again and again is neither split from a larger one nor merged into it each time. A short block
+//! is cut from what the allocator gives first, up to 256 frames, and only where that has none, from
+//! a whole unit of 512. Longer requests, and frames that are freed otherwise than as a run of up to
+//! 64 frames or as an aligned block, go straight to the shared allocator.
 //!
 //! **Nothing is stranded.** When the shared allocator cannot serve a request,
 //! the slots are emptied into it one by one, and each time it tries again: as
@@ -18,7 +26,10 @@
 //! **A wrong free is refused.** One bit for each frame says whether a user holds it.
 //! To free is to clear that bit in one atomic step, so that of two frees of
 //! one frame exactly one succeeds, on whichever CPUs they run and wherever the
-//! frame lies by then.
+//! frame lies by then. A run within one word of bits is one step as well. So is a block of order 7,
+//! 8 or 9: one word for each 512 frames tells which quarters of them are held **whole**, and such
+//! a quarter has no bits of frames until a part of it is freed. Frames of several words
+//! are freed with the allocator's lock held, so that whoever holds it sees no half-done free.
 //!
 //! **A frame goes out once.** The same step that notes a frame as used says if it was used before, or
 //! is not the front's. Then it goes to nobody: a bit or a slot has been changed from outside, which
@@ -27,13 +38,21 @@
 //! **Locks.** Each slot has its own lock and the allocator has one; the caller
 //! brings their type (a kernel uses one that masks interrupts). A slot's lock
 //! is taken before the allocator's, and never two slots' at once. A CPU number
-//! only spreads the load: two threads that use the same number are safe.
+//! only spreads the load: two threads that use the same number are safe. A request that its slot
+//! serves holds that slot's lock for one word, or for a look at eight areas; a claim, or a return of
+//! half, holds both for 32 of the allocator's calls at most; a free of a run that lies in two words of
+//! bits holds the allocator's lock for these. To empty a slot, which is done where memory is short, takes a
+//! call for each of its blocks.
 //!
-//! Metadata: two bits for each frame from the lowest free frame to the highest
-//! ([`Front::bits_len`]), and one [`Slot`] of 640 bytes for each CPU.
+//! Metadata: 17 words for each 512 frames from the lowest free frame to the highest (33 where a
+//! word has 32 bits; [`Front::bits_len`]), and one [`Slot`] of 1,152 bytes for each CPU, which holds
+//! 16 MiB in blocks and 16 MiB in areas at most.
 
 mod bits;
+mod blocks;
 mod held;
+mod on_cpu;
 mod shared;
 
-pub use shared::{Front, FrontError, FrontFault, NoSuchCpu, OnCpu, Slot};
+pub use on_cpu::OnCpu;
+pub use shared::{Front, FrontError, FrontFault, NoSuchCpu, Slot};

@@ -1,14 +1,12 @@
 //! A shared allocator with a slot for each CPU before it.
 
 use core::fmt;
-// A bit only counts who holds a frame: see `bits`.
-use core::sync::atomic::Ordering::Relaxed;
 
-use lock_api::{Mutex, RawMutex};
+use lock_api::{Mutex, MutexGuard, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
-use crate::front::bits::{BITS, Bits};
+use crate::front::bits::{Bits, UNIT_FRAMES, UNIT_WORDS};
 use crate::front::held::Held;
 use crate::hardening::{Table, WordFault};
 
@@ -69,7 +67,7 @@ pub enum FrontFault {
 /// The frames that one CPU holds ready, on cache lines of its own.
 #[repr(align(128))]
 pub struct Slot<R> {
-    held: Mutex<R, Held>,
+    pub(super) held: Mutex<R, Held>,
 }
 
 impl<R: RawMutex> Slot<R> {
@@ -108,18 +106,18 @@ impl<R: RawMutex> fmt::Debug for Slot<R> {
 /// foreign to the front: they go back before it is made, or after
 /// [`into_inner`](Self::into_inner).
 pub struct Front<'m, R, A> {
-    shared: Mutex<R, A>,
-    slots: &'m [Slot<R>],
+    pub(super) shared: Mutex<R, A>,
+    pub(super) slots: &'m [Slot<R>],
     /// The frame of bit 0.
-    first: u64,
+    pub(super) first: u64,
     /// The frames that are the front's, which are those that were free when it was made, and of
     /// them those that users hold.
-    bits: Bits<'m>,
+    pub(super) bits: Bits<'m>,
     /// The first contradiction that a call met. Its lock is taken last.
     fault: Mutex<R, Option<WordFault>>,
 }
 
-/// The first frame, a multiple of `BITS`, and the words that reach from it
+/// The first frame, a multiple of `UNIT_FRAMES`, and the units that reach from it
 /// past the last free frame.
 fn span(allocator: &impl FrameAllocator) -> (u64, usize) {
     let (mut first, mut end) = (u64::MAX, 0);
@@ -127,15 +125,16 @@ fn span(allocator: &impl FrameAllocator) -> (u64, usize) {
         first = first.min(extent.start.raw());
         end = end.max(extent.end().raw());
     });
-    first -= first % BITS;
-    (first, usize::try_from(end.saturating_sub(first).div_ceil(BITS)).unwrap_or(usize::MAX / 2))
+    first -= first % UNIT_FRAMES;
+    let units = end.saturating_sub(first).div_ceil(UNIT_FRAMES);
+    (first, usize::try_from(units).unwrap_or(usize::MAX / UNIT_WORDS))
 }
 
 impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Counts the words of bits that a front over `allocator` needs. O(free
     /// blocks).
     pub fn bits_len(allocator: &A) -> usize {
-        2 * span(allocator).1
+        UNIT_WORDS.saturating_mul(span(allocator).1)
     }
 
     /// A front over `allocator`, with as many CPUs as `slots`, which start
@@ -152,33 +151,18 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         if slots.is_empty() {
             return Err(FrontError::NoSlots);
         }
-        let (first, words) = span(&allocator);
-        let given = bits.len();
-        let short = FrontError::BitsTooShort { needed: 2 * words, given };
-        let bits = bits.get_mut(..2 * words).ok_or(short)?;
+        let (first, units) = span(&allocator);
+        let (needed, given) = (UNIT_WORDS.saturating_mul(units), bits.len());
+        let bits = bits.get_mut(..needed).ok_or(FrontError::BitsTooShort { needed, given })?;
         bits.fill_with(|| AtomicUsize::new(0));
         slots.fill_with(Slot::new);
         let bits = Bits(bits.as_chunks().0);
-        for [used, _] in bits.0 {
-            used.store(usize::MAX, Relaxed);
-        }
+        bits.hold_all();
         allocator.for_each_free(&mut |extent| {
             bits.own_range(extent.start.raw() - first, extent.end().raw() - first);
         });
         let (shared, fault) = (Mutex::new(allocator), Mutex::new(None));
         Ok(Self { shared, slots, first, bits, fault })
-    }
-
-    /// The front as CPU `cpu` uses it.
-    ///
-    /// # Errors
-    /// [`NoSuchCpu`] if `cpu` has no slot.
-    #[inline]
-    pub fn on(&self, cpu: usize) -> Result<OnCpu<'_, 'm, R, A>, NoSuchCpu> {
-        match self.slots.get(cpu) {
-            Some(slot) => Ok(OnCpu { front: self, slot }),
-            None => Err(NoSuchCpu { cpu, cpus: self.slots.len() }),
-        }
     }
 
     /// Allocates `count_frames` frames as [`FrameAllocator::allocate`] does: all
@@ -216,7 +200,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     }
 
     /// Allocates one block as [`FrameAllocator::allocate_block`] does.
-    fn allocate_block(&self, frames_max: u64) -> Option<Extent> {
+    pub(super) fn allocate_block(&self, frames_max: u64) -> Option<Extent> {
         let none = FrameAllocateError::OutOfFrames { wanted: 1, free: 0 };
         let block = self.insist(|shared| {
             shared.allocate_block(frames_max).ok_or(none).and_then(|block| self.mark(block))
@@ -231,6 +215,20 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// A [`FrameFreeError`] that names the first frame of `extent` that no user
     /// holds; nothing changes.
     pub fn free(&self, extent: Extent) -> Result<(), FrameFreeError> {
+        let (mut shared, start, end) = self.give(extent)?;
+        // What users hold, the allocator has handed out.
+        shared.free(extent).map_err(|_| {
+            self.bits.take_range(start, end);
+            FrameFreeError::Corrupt(self.note(self.bit_fault(start)))
+        })
+    }
+
+    /// Notes that no user holds these frames any more; returns the allocator's lock, and their
+    /// bits' numbers.
+    pub(super) fn give(
+        &self,
+        extent: Extent,
+    ) -> Result<(MutexGuard<'_, R, A>, u64, u64), FrameFreeError> {
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
@@ -239,14 +237,10 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         if start < self.first {
             return Err(FrameFreeError::Foreign { frame: extent.start });
         }
-        let mut shared = self.shared.lock();
+        let shared = self.shared.lock();
         let (start, end) = (start - self.first, end - self.first);
         self.bits.give_range(start, end).map_err(|index| self.refusal(index))?;
-        // What users hold, the allocator has handed out.
-        shared.free(extent).map_err(|_| {
-            self.bits.take_range(start, end);
-            FrameFreeError::Corrupt(self.note(self.bit_fault(start)))
-        })
+        Ok((shared, start, end))
     }
 
     /// Returns the first contradiction between bits, slots and allocator that a call met, which
@@ -265,8 +259,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
 
     /// The word of a frame's bit as one that is wrong.
     fn bit_fault(&self, index: u64) -> WordFault {
-        let word = usize::try_from(2 * (index / BITS)).unwrap_or(usize::MAX);
-        let value = self.bits.at(index).map_or(0, |([used, _], _)| used.load(Relaxed) as u64);
+        let (word, value) = self.bits.word(index);
         WordFault { table: Table::Allocated, word, value }
     }
 
@@ -318,7 +311,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
             fault = fault.or_else(|| extent.iter().find(wrong));
         };
         for slot in self.slots {
-            slot.held.lock().extents().for_each(&mut count);
+            slot.held.lock().for_each(&mut count);
         }
         self.shared.lock().for_each_free(&mut count);
         if let Some(frame) = fault {
@@ -335,7 +328,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn own_words(&self) -> usize {
-        2 * self.bits.0.len() + self.slots.len() * Held::WORDS
+        UNIT_WORDS * self.bits.0.len() + self.slots.len() * Held::WORDS
     }
 
     /// Flips a bit of the word `word`: those of the bits come first, then those of each slot.
@@ -344,7 +337,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     pub fn flip(&self, word: usize, bit: u32) {
         let bits = self.bits.0.iter().flatten();
         if let Some(word) = bits.clone().nth(word) {
-            word.fetch_xor(1 << (bit % usize::BITS), Relaxed);
+            word.fetch_xor(1 << (bit % usize::BITS), core::sync::atomic::Ordering::Relaxed);
             return;
         }
         let word = word - bits.count();
@@ -387,7 +380,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Returns half of a full buffer to the allocator, and takes in a frame.
     #[cold]
     #[inline(never)]
-    fn spill(&self, slot: &Slot<R>, held: &mut Held, frame: u64) {
+    pub(super) fn spill(&self, slot: &Slot<R>, held: &mut Held, frame: u64) {
         if !held.flush_half(&mut *self.shared.lock()) {
             self.note_slot(slot, frame);
         }
@@ -399,34 +392,28 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// front's: none of its words can be believed.
     #[cold]
     #[inline(never)]
-    fn discard(&self, slot: &Slot<R>, frame: u64) -> Option<Pfn> {
+    pub(super) fn discard(&self, slot: &Slot<R>, frame: u64) -> WordFault {
         let mut held = slot.held.lock();
-        (held.mask, held.len) = (0, 0);
+        held.clear();
         drop(held);
-        self.note_slot(slot, frame);
-        None
+        self.note_slot(slot, frame)
     }
 
     /// Keeps a slot as what is wrong.
-    fn note_slot(&self, slot: &Slot<R>, value: u64) {
+    pub(super) fn note_slot(&self, slot: &Slot<R>, value: u64) -> WordFault {
         let word = self.slots.iter().position(|other| core::ptr::eq(other, slot));
         let word = word.unwrap_or_default();
-        self.note(WordFault { table: Table::Slots, word, value });
+        self.note(WordFault { table: Table::Slots, word, value })
     }
 
-    /// Clears a frame's bit where the quick try found it clear. It may have
-    /// been cleared for a moment by a free of several frames that fails: with
+    /// Clears a frame's bit where the quick try found it clear. It may be one of a part that is
+    /// held whole, or have been cleared for a moment by a free of several frames that fails: with
     /// the allocator's lock held there is none under way.
     #[cold]
     #[inline(never)]
-    fn clear_or_refuse(&self, index: u64) -> Result<(), FrameFreeError> {
+    pub(super) fn clear_or_refuse(&self, index: u64) -> Result<(), FrameFreeError> {
         let _none_under_way = self.shared.lock();
-        if !self.bits.is_owned(index) {
-            self.bits.take(index);
-        } else if self.bits.give(index) {
-            return Ok(());
-        }
-        Err(self.refusal(index))
+        if self.bits.give_or_take(index) { Ok(()) } else { Err(self.refusal(index)) }
     }
 
     /// Returns the reason why the frame of a clear bit cannot be freed.
@@ -443,145 +430,5 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
 impl<R, A> fmt::Debug for Front<'_, R, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Front").field("cpus", &self.slots.len()).finish_non_exhaustive()
-    }
-}
-
-/// A [`Front`] as one CPU uses it.
-pub struct OnCpu<'f, 'm, R, A> {
-    front: &'f Front<'m, R, A>,
-    slot: &'f Slot<R>,
-}
-
-impl<R, A> Clone for OnCpu<'_, '_, R, A> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<R, A> Copy for OnCpu<'_, '_, R, A> {}
-
-impl<R, A> fmt::Debug for OnCpu<'_, '_, R, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OnCpu").field("front", &self.front).finish_non_exhaustive()
-    }
-}
-
-impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
-    /// Allocates a single frame: O(1) from this CPU's slot, and each 32nd time or
-    /// less the cost of claiming. `None` if no frame is free on any CPU, or if the slot's next
-    /// is not free, which [`Front::fault`] tells.
-    #[inline]
-    pub fn allocate_frame(&self) -> Option<Pfn> {
-        let popped = self.slot.held.lock().pop();
-        let frame = match popped {
-            Some(frame) => frame,
-            None => return self.allocate_claimed(),
-        };
-        if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
-            return self.front.discard(self.slot, frame);
-        }
-        Some(Pfn::new(frame))
-    }
-
-    /// Claims for the empty slot and allocates a single frame.
-    #[cold]
-    #[inline(never)]
-    fn allocate_claimed(&self) -> Option<Pfn> {
-        let mut held = self.slot.held.lock();
-        if held.count() == 0 {
-            held.claim(&mut *self.front.shared.lock());
-        }
-        let popped = held.pop();
-        drop(held);
-        let Some(frame) = popped else {
-            return self.front.allocate_block(1).map(|block| block.start);
-        };
-        if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
-            return self.front.discard(self.slot, frame);
-        }
-        Some(Pfn::new(frame))
-    }
-
-    /// Frees a single frame, on whichever CPU it was allocated: O(1) into
-    /// this CPU's slot, and each 32nd time or less the cost of returning half
-    /// of the buffer.
-    ///
-    /// # Errors
-    /// [`FrameFreeError::NotAllocated`] or [`FrameFreeError::Foreign`]; nothing changes.
-    #[inline]
-    pub fn free_frame(&self, frame: Pfn) -> Result<(), FrameFreeError> {
-        let Self { front, slot } = *self;
-        let index = frame.raw().wrapping_sub(front.first);
-        if !front.bits.give(index) {
-            front.clear_or_refuse(index)?;
-        }
-        let mut held = slot.held.lock();
-        if !held.push(frame.raw()) {
-            front.spill(slot, &mut held, frame.raw());
-        }
-        Ok(())
-    }
-}
-
-/// [`allocate`](FrameAllocator::allocate) calls its sink under the allocator's
-/// lock: the sink must not call the front.
-impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
-    #[inline]
-    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
-        match frames_max {
-            0 => None,
-            1 => OnCpu::allocate_frame(self).map(|frame| Extent::new(frame, 1)),
-            _ => self.front.allocate_block(frames_max),
-        }
-    }
-
-    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
-        self.front.allocate_aligned(order)
-    }
-
-    #[inline]
-    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
-        if extent.count != 1 {
-            return self.front.free(extent);
-        }
-        // The last number is no frame's: an extent that begins there has no end.
-        self.free_frame(extent.start).map_err(|error| match extent.checked_end() {
-            Some(_) => error,
-            None => FrameFreeError::Overflow { extent },
-        })
-    }
-
-    fn free_frames(&self) -> u64 {
-        self.front.free_frames()
-    }
-
-    fn total_frames(&self) -> u64 {
-        self.front.total_frames()
-    }
-
-    /// The shared allocator's free blocks, then what each slot holds: its
-    /// claimed word's, then its buffer's.
-    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
-        self.front.shared.lock().for_each_free(visit);
-        for slot in self.front.slots {
-            slot.held.lock().extents().for_each(&mut *visit);
-        }
-    }
-
-    fn fault(&self) -> Option<WordFault> {
-        self.front.fault()
-    }
-
-    fn allocate(
-        &mut self,
-        count_frames: u64,
-        sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), FrameAllocateError> {
-        self.front.allocate(count_frames, sink)
-    }
-
-    #[inline]
-    fn allocate_frame(&mut self) -> Option<Pfn> {
-        OnCpu::allocate_frame(self)
     }
 }

@@ -1,0 +1,338 @@
+//! The front as one CPU uses it.
+
+use core::fmt;
+
+use lock_api::{MutexGuard, RawMutex};
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
+use crate::front::blocks::{Wrong, is_block};
+use crate::front::held::Held;
+use crate::front::shared::{Front, NoSuchCpu, Slot};
+use crate::hardening::WordFault;
+
+/// The longest run that a slot serves whatever its length.
+const RUN_FRAMES: u64 = 64;
+
+impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
+    /// The front as CPU `cpu` uses it.
+    ///
+    /// # Errors
+    /// [`NoSuchCpu`] if `cpu` has no slot.
+    #[inline]
+    pub fn on(&self, cpu: usize) -> Result<OnCpu<'_, 'm, R, A>, NoSuchCpu> {
+        match self.slots.get(cpu) {
+            Some(slot) => Ok(OnCpu { front: self, slot }),
+            None => Err(NoSuchCpu { cpu, cpus: self.slots.len() }),
+        }
+    }
+}
+
+/// A [`Front`] as one CPU uses it.
+pub struct OnCpu<'f, 'm, R, A> {
+    front: &'f Front<'m, R, A>,
+    slot: &'f Slot<R>,
+}
+
+impl<R, A> Clone for OnCpu<'_, '_, R, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, A> Copy for OnCpu<'_, '_, R, A> {}
+
+impl<R, A> fmt::Debug for OnCpu<'_, '_, R, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnCpu").field("front", &self.front).finish_non_exhaustive()
+    }
+}
+
+impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
+    /// Allocates a single frame: O(1) from this CPU's slot, and each 32nd time or
+    /// less the cost of claiming. `None` if no frame is free on any CPU, or if the slot's next
+    /// is not free, which [`Front::fault`] tells.
+    #[inline]
+    pub fn allocate_frame(&self) -> Option<Pfn> {
+        let popped = self.slot.held.lock().pop();
+        let frame = match popped {
+            Some(frame) => frame,
+            None => return self.allocate_claimed(),
+        };
+        if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
+            return self.discard(frame).ok();
+        }
+        Some(Pfn::new(frame))
+    }
+
+    /// Claims for the empty slot and allocates a single frame.
+    #[cold]
+    #[inline(never)]
+    fn allocate_claimed(&self) -> Option<Pfn> {
+        let mut held = self.slot.held.lock();
+        if held.has_no_single() {
+            held.claim(&mut *self.front.shared.lock());
+        }
+        let popped = held.pop();
+        drop(held);
+        let Some(frame) = popped else {
+            return self.front.allocate_block(1).map(|block| block.start);
+        };
+        if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
+            return self.discard(frame).ok();
+        }
+        Some(Pfn::new(frame))
+    }
+
+    /// Frees a single frame, on whichever CPU it was allocated: O(1) into
+    /// this CPU's slot, and each 32nd time or less the cost of returning half
+    /// of the buffer.
+    ///
+    /// # Errors
+    /// [`FrameFreeError::NotAllocated`] or [`FrameFreeError::Foreign`]; nothing changes.
+    #[inline]
+    pub fn free_frame(&self, frame: Pfn) -> Result<(), FrameFreeError> {
+        let Self { front, slot } = *self;
+        let index = frame.raw().wrapping_sub(front.first);
+        if !front.bits.give(index) {
+            front.clear_or_refuse(index)?;
+        }
+        let mut held = slot.held.lock();
+        if !held.push(frame.raw()) {
+            front.spill(slot, &mut held, frame.raw());
+        }
+        Ok(())
+    }
+
+    /// Allocates an aligned block of an order from 1 to that of a unit: O(areas of a slot), and
+    /// the cost of claiming if the slot has none.
+    #[inline]
+    fn allocate_order(&self, order: Order) -> Result<Extent, FrameAllocateError> {
+        let popped = self.slot.held.lock().blocks.pop_block(order.k());
+        match popped {
+            Some(start) => self.taken_block(start, order),
+            None => self.claim_order(order),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn claim_order(&self, order: Order) -> Result<Extent, FrameAllocateError> {
+        let claimed = {
+            let mut held = self.slot.held.lock();
+            // Another thread with the same number may have been quicker.
+            match held.blocks.pop_block(order.k()) {
+                Some(start) => Ok(Some(start)),
+                None => held.blocks.claim_block(order.k(), &mut *self.front.shared.lock()),
+            }
+        };
+        match self.sound(claimed) {
+            Some(start) => self.taken_block(start, order),
+            None => self.front.allocate_aligned(order),
+        }
+    }
+
+    /// Allocates up to `count` frames in a row, from 2 to [`RUN_FRAMES`]: as many if this CPU's slot
+    /// has them, in O(areas of a slot), otherwise what the allocator gives.
+    #[inline]
+    fn allocate_run(&self, count: u64) -> Option<Extent> {
+        let popped = self.slot.held.lock().blocks.pop_run(count);
+        match popped {
+            Some(start) => self.taken_run(start, count).ok(),
+            None => self.claim_run(count),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn claim_run(&self, count: u64) -> Option<Extent> {
+        let claimed = {
+            let mut held = self.slot.held.lock();
+            held.blocks.claim_run(count, &mut *self.front.shared.lock())
+        };
+        match self.sound(claimed) {
+            Some(run) => self.taken_run(run.start.raw(), run.count).ok(),
+            None => self.front.allocate_block(count),
+        }
+    }
+
+    /// What was claimed; what was wrong with the slot is noted.
+    fn sound<T>(&self, claimed: Result<Option<T>, Wrong>) -> Option<T> {
+        claimed.unwrap_or_else(|Wrong| {
+            self.front.note_slot(self.slot, 0);
+            None
+        })
+    }
+
+    /// Empties the slot, which held a frame that is not free.
+    #[cold]
+    #[inline(never)]
+    fn discard<T>(&self, frame: u64) -> Result<T, FrameAllocateError> {
+        Err(FrameAllocateError::Corrupt(self.front.discard(self.slot, frame)))
+    }
+
+    /// Notes that a user holds this block of the slot's.
+    #[inline(always)]
+    fn taken_block(&self, start: u64, order: Order) -> Result<Extent, FrameAllocateError> {
+        if !self.front.bits.take_block(start.wrapping_sub(self.front.first), order.k()) {
+            return self.discard(start);
+        }
+        Ok(Extent::new(Pfn::new(start), order.frames()))
+    }
+
+    /// Notes that a user holds this run of the slot's.
+    #[inline(always)]
+    fn taken_run(&self, start: u64, count: u64) -> Result<Extent, FrameAllocateError> {
+        if !self.front.bits.take_run(start.wrapping_sub(self.front.first), count) {
+            return self.discard(start);
+        }
+        Ok(Extent::new(Pfn::new(start), count))
+    }
+
+    /// As [`free_frame`](Self::free_frame) for an extent of one frame: a call of its own, for which
+    /// the frees of blocks need not save registers.
+    #[inline(never)]
+    fn free_single(&self, extent: Extent) -> Result<(), FrameFreeError> {
+        // The last number is no frame's: an extent that begins there has no end.
+        self.free_frame(extent.start).map_err(|error| match extent.checked_end() {
+            Some(_) => error,
+            None => FrameFreeError::Overflow { extent },
+        })
+    }
+
+    /// Frees frames other than one: into this CPU's slot if they are a run of up to [`RUN_FRAMES`]
+    /// or an aligned block.
+    #[inline(always)]
+    fn free_block(&self, extent: Extent) -> Result<(), FrameFreeError> {
+        let Self { front, slot } = *self;
+        let (start, count) = (extent.start.raw(), extent.count);
+        let index = start.wrapping_sub(front.first);
+        // From here on all that is cold is the end of the call, so that nothing is kept for it.
+        if count.wrapping_sub(2) < BITS - 1 {
+            if !front.bits.give_run(index, count) {
+                return self.free_slowly(extent);
+            }
+        } else if count.wrapping_sub(1) >= UNIT_FRAMES
+            || !is_block(extent)
+            || !front.bits.give_block(index, count)
+        {
+            return self.free_slowly(extent);
+        }
+        let mut held = slot.held.lock();
+        if !held.blocks.push(extent) {
+            return self.spill(held, extent);
+        }
+        Ok(())
+    }
+
+    /// Frees what was not held in one word, or as one aligned block.
+    #[cold]
+    #[inline(never)]
+    fn free_slowly(&self, extent: Extent) -> Result<(), FrameFreeError> {
+        let fits = extent.count <= RUN_FRAMES || extent.count <= UNIT_FRAMES && is_block(extent);
+        if !fits || extent.count < 2 {
+            return self.front.free(extent);
+        }
+        // The allocator's lock only holds off others while words are cleared.
+        let index = extent.start.raw().wrapping_sub(self.front.first);
+        let lock = self.front.shared.lock();
+        let given = self.front.bits.give_across(index, extent.count);
+        drop(lock);
+        if !given {
+            drop(self.front.give(extent)?);
+        }
+        let mut held = self.slot.held.lock();
+        if !held.blocks.push(extent) {
+            return self.spill(held, extent);
+        }
+        Ok(())
+    }
+
+    /// Returns half of what has no room for these frames, and takes them in.
+    #[cold]
+    #[inline(never)]
+    fn spill(
+        &self,
+        mut held: MutexGuard<'_, R, Held>,
+        extent: Extent,
+    ) -> Result<(), FrameFreeError> {
+        if held.blocks.spill(extent, &mut *self.front.shared.lock()).is_err() {
+            self.front.note_slot(self.slot, extent.start.raw());
+        }
+        Ok(())
+    }
+}
+
+/// [`allocate`](FrameAllocator::allocate) calls its sink under the allocator's
+/// lock: the sink must not call the front.
+impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
+    #[inline]
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        match frames_max {
+            0 => None,
+            1 => OnCpu::allocate_frame(self).map(|frame| Extent::new(frame, 1)),
+            2..=RUN_FRAMES => self.allocate_run(frames_max),
+            _ => self.front.allocate_block(frames_max),
+        }
+    }
+
+    #[inline]
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        match order.k() {
+            1..=UNIT_ORDER => self.allocate_order(order),
+            0 => match OnCpu::allocate_frame(self) {
+                Some(frame) => Ok(Extent::new(frame, 1)),
+                None => self.front.allocate_aligned(order),
+            },
+            _ => self.front.allocate_aligned(order),
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        if extent.count == 1 { self.free_single(extent) } else { self.free_block(extent) }
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.front.free_frames()
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.front.total_frames()
+    }
+
+    /// The shared allocator's free blocks, then what each slot holds: its
+    /// claimed word's, its buffer's, its longer blocks.
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        self.front.shared.lock().for_each_free(visit);
+        for slot in self.front.slots {
+            slot.held.lock().for_each(visit);
+        }
+    }
+
+    fn fault(&self) -> Option<WordFault> {
+        self.front.fault()
+    }
+
+    fn allocate(
+        &mut self,
+        count_frames: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), FrameAllocateError> {
+        // A run of this CPU's serves a short request whole or not at all.
+        if (2..=RUN_FRAMES).contains(&count_frames) {
+            let popped = self.slot.held.lock().blocks.pop_run(count_frames);
+            if let Some(start) = popped {
+                sink(self.taken_run(start, count_frames)?);
+                return Ok(());
+            }
+        }
+        self.front.allocate(count_frames, sink)
+    }
+
+    #[inline]
+    fn allocate_frame(&mut self) -> Option<Pfn> {
+        OnCpu::allocate_frame(self)
+    }
+}
