@@ -20,9 +20,15 @@ use crate::buffer::{
 };
 use crate::callgrind::{self, count};
 use crate::failure::Failure;
-use crate::fronts::Ask::*;
-use crate::fronts::Live::*;
-use crate::fronts::{self};
+use crate::frames::fronts::Ask::*;
+use crate::frames::fronts::Live::*;
+use crate::frames::fronts::{self};
+use crate::frames::zones::Design::*;
+use crate::frames::zones::Side::*;
+use crate::frames::zones::Work::*;
+use crate::frames::zones::{
+    Work, Worst, {self},
+};
 use crate::random::Random;
 use crate::regions::Ask::*;
 use crate::regions::Beside::*;
@@ -36,19 +42,13 @@ use crate::reserve::{self};
 use crate::segments::{
     Pair, {self},
 };
-use crate::setup::{FRAMES, all_frames, bbs, buddy};
+use crate::setup::{CALLS, FRAMES, all_frames, bbs, buddy, check_taken};
 use crate::superpages::{
     Measure, {self},
 };
 use crate::timed;
 use crate::translate::Traffic::*;
 use crate::translate::{self};
-use crate::zones::Design::*;
-use crate::zones::Side::*;
-use crate::zones::Work::*;
-use crate::zones::{
-    Work, Worst, {self},
-};
 
 /// One gated operation.
 struct Gate {
@@ -460,9 +460,6 @@ const NOT_ABOVE_BY: &[(&str, &str, f64)] = &[
 /// and jump.
 const TURN: f64 = 9.0;
 
-/// Calls measured by each entry for single frames.
-pub(crate) const CALLS: usize = 1 << 16;
-
 /// The orders of the mixture of blocks.
 const ALL_ORDERS: zones::Span = (0, 9);
 
@@ -506,28 +503,6 @@ fn half_used<R: Rule, H: Hardening>(config: BuddyConfig) -> HalfUsed<R, H> {
         allocator.free_frame(frame).expect("every frame is allocated");
     }
     (allocator, frames)
-}
-
-/// Checks that the frames were free and are different, and that no other
-/// frame went.
-pub(crate) fn check_taken(
-    taken: &[Option<Pfn>],
-    used: &[Pfn],
-    free_after: u64,
-) -> Result<u64, String> {
-    let mut seen = vec![false; FRAMES as usize];
-    used.iter().for_each(|frame| seen[frame.raw() as usize] = true);
-    for frame in taken {
-        let frame = frame.ok_or("a frame was free, none was given")?;
-        if std::mem::replace(&mut seen[frame.raw() as usize], true) {
-            return Err(format!("frame {frame} was given twice"));
-        }
-    }
-    let held = (used.len() + taken.len()) as u64;
-    if free_after != FRAMES - held {
-        return Err(format!("{free_after} frames are free and {held} are used"));
-    }
-    Ok(taken.len() as u64)
 }
 
 /// Requests of 900 frames; what is counted is a block.

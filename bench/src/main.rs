@@ -5,6 +5,7 @@
 //! cargo run --release -p swath-bench -- rivals [--json FILE] [--samples N]
 //! cargo run --release -p swath-bench -- translate
 //! cargo run --release -p swath-bench -- heap
+//! cargo run --release -p swath-bench -- churn [SEEDS [FRAMES]]
 //! cargo run --release -p swath-bench -- programs [--rounds N] [--no-runs] [--out DIR] [NAME…]
 //! cargo run --release -p swath-bench -- registered-buffers [--rounds N] [--mib N]
 //! ```
@@ -83,6 +84,9 @@
 //! on one trace: see [`heap`]. TLSF and half-fit without checks have bounds; the
 //! checking tiers are shown. Takes some minutes, as valgrind prints every instruction.
 //!
+//! # Churn
+//! Free huge pages after long random use, by allocator and rule: see [`frames::churn`].
+//!
 //! # Programs
 //! Well-known allocator programs and the paper's workloads with `cmt_malloc` preloaded, beside the
 //! C library's allocator, jemalloc, mimalloc, snmalloc and tcmalloc: time and peak memory as ratios.
@@ -100,11 +104,12 @@
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::frames::churn;
 
 mod buffer;
 mod callgrind;
 mod failure;
-mod fronts;
+mod frames;
 mod gates;
 mod heap;
 mod peers;
@@ -120,12 +125,12 @@ mod superpages;
 mod table;
 mod timed;
 mod translate;
-mod zones;
 
 const USAGE: &str = "usage: swath-bench gates [NAME…]
        swath-bench rivals [--json FILE] [--samples N]
        swath-bench translate
        swath-bench heap
+       swath-bench churn [SEEDS [FRAMES]]
        swath-bench programs [--rounds N] [--no-runs] [--out DIR] [NAME…]
        swath-bench registered-buffers [--rounds N] [--mib N]";
 
@@ -138,6 +143,7 @@ fn main() -> ExitCode {
         ["rivals", options @ ..] => rivals::run(options),
         ["translate"] => translate::run(),
         ["heap"] => heap::run(),
+        ["churn", numbers @ ..] => churn::run(numbers),
         ["programs", options @ ..] => programs::run(options),
         ["registered-buffers", options @ ..] => registered::run(options),
         ["heap-measure", name, steps] => heap::measure(name, steps),

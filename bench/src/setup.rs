@@ -11,6 +11,9 @@ use swath_frame::{BuddyConfig, ByteRange, Hardening, MemoryMap, PageBuddy};
 /// 4 GiB of base frames.
 pub(crate) const FRAMES: u64 = 1 << 20;
 
+/// Calls measured by each entry for single frames.
+pub(crate) const CALLS: usize = 1 << 16;
+
 /// The binary buddy system with MAX_ORDER 9: orders 0 to 9, as the rows of
 /// order 9 need.
 pub(crate) fn bbs() -> BuddyConfig {
@@ -38,6 +41,28 @@ pub(crate) fn buddy<R: Rule, H: Hardening>(
         PageBuddy::new_allocated(&map, config, storage)
     };
     built.expect("the storage has the size asked for")
+}
+
+/// Checks that the frames were free and are different, and that no other
+/// frame went.
+pub(crate) fn check_taken(
+    taken: &[Option<Pfn>],
+    used: &[Pfn],
+    free_after: u64,
+) -> Result<u64, String> {
+    let mut seen = vec![false; FRAMES as usize];
+    used.iter().for_each(|frame| seen[frame.raw() as usize] = true);
+    for frame in taken {
+        let frame = frame.ok_or("a frame was free, none was given")?;
+        if std::mem::replace(&mut seen[frame.raw() as usize], true) {
+            return Err(format!("frame {frame} was given twice"));
+        }
+    }
+    let held = (used.len() + taken.len()) as u64;
+    if free_after != FRAMES - held {
+        return Err(format!("{free_after} frames are free and {held} are used"));
+    }
+    Ok(taken.len() as u64)
 }
 
 /// The smallest lock there is. It never waits here: one thread runs.

@@ -47,7 +47,7 @@ enum Chore {
     /// worst calls; whole programs on other allocators; buffers that are registered.
     Bench {
         /// Which of them; all if none is named.
-        #[arg(value_parser = ["gates", "rivals", "heap", "programs", "registered-buffers"])]
+        #[arg(value_parser = ["gates", "rivals", "heap", "churn", "programs", "registered-buffers"])]
         which: Vec<String>,
     },
     /// Changes the code of a file, one operator or value at a time, and says which changes no

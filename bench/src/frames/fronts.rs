@@ -6,9 +6,8 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::front::{Front, Slot};
 use swath_frame::{BuddyConfig, FrameAllocator, HeadOfList, PageBuddy, Trusting};
 
-use crate::gates::{CALLS, check_taken};
 use crate::random::Random;
-use crate::setup::{FRAMES, SpinLock, buddy};
+use crate::setup::{CALLS, FRAMES, SpinLock, buddy, check_taken};
 
 type Counted = fn(&mut dyn FnMut());
 

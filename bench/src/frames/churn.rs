@@ -1,0 +1,208 @@
+//! Free huge pages after churn, by allocator and rule.
+//!
+//! Memory is filled with single frames, x% of which are freed at random. Then as many frames as are
+//! left in use come and go twelve times: a random one is freed and another taken. At the end the
+//! aligned runs of 2 MiB that hold no frame in use are counted. If all in use lay together, x% of
+//! memory would be such runs.
+//!
+//! Through a front, two CPUs take and free in random turns. With unmovable frames, one in a thousand of
+//! those that are taken is never freed again.
+
+use std::sync::atomic::AtomicUsize;
+
+use rayon::prelude::*;
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::buddy::Rule;
+use swath_frame::front::{Front, Slot};
+use swath_frame::zone::linux::{LinuxZone, PAGEBLOCK_ORDER};
+use swath_frame::{
+    BestFit, BuddyConfig, ByteRange, FrameAllocator, HeadOfList, MemoryMap, Mobility, PageBuddy,
+    ZoneAllocator,
+};
+
+use crate::failure::Failure;
+use crate::random::Random;
+use crate::setup::{SpinLock, bbs};
+
+const HUGE_FRAMES: usize = 512;
+const TURNS: usize = 12;
+const PERCENTS: [u64; 3] = [50, 25, 10];
+
+/// What is compared.
+#[derive(Clone, Copy)]
+enum Design {
+    Head(BuddyConfig),
+    Best(BuddyConfig),
+    FrontHead(BuddyConfig),
+    FrontBest(BuddyConfig),
+    Linux,
+}
+
+/// Single frames: taken for an owner of this mobility, and freed.
+trait Singles {
+    fn take(&mut self, cpu: u64, mobility: Mobility) -> Option<Pfn>;
+    fn give(&mut self, cpu: u64, frame: Pfn) -> bool;
+}
+
+impl<R: Rule> Singles for PageBuddy<Vec<u64>, R> {
+    fn take(&mut self, _cpu: u64, _mobility: Mobility) -> Option<Pfn> {
+        self.allocate_frame()
+    }
+
+    fn give(&mut self, _cpu: u64, frame: Pfn) -> bool {
+        self.free_frame(frame).is_ok()
+    }
+}
+
+impl<R: Rule> Singles for Front<'_, SpinLock, PageBuddy<Vec<u64>, R>> {
+    fn take(&mut self, cpu: u64, _mobility: Mobility) -> Option<Pfn> {
+        self.on(cpu as usize).ok()?.allocate_frame()
+    }
+
+    fn give(&mut self, cpu: u64, frame: Pfn) -> bool {
+        self.on(cpu as usize).is_ok_and(|cpu| cpu.free_frame(frame).is_ok())
+    }
+}
+
+impl Singles for LinuxZone<Vec<u64>> {
+    fn take(&mut self, _cpu: u64, mobility: Mobility) -> Option<Pfn> {
+        self.allocate(Order::BASE, mobility)
+    }
+
+    fn give(&mut self, _cpu: u64, frame: Pfn) -> bool {
+        self.free(frame, Order::BASE).is_ok()
+    }
+}
+
+/// One run: how many runs of 2 MiB are free at the end.
+fn churn(
+    allocator: &mut dyn Singles,
+    frames: u64,
+    percent: u64,
+    unmovable: bool,
+    seed: u64,
+) -> Result<u64, String> {
+    let mut random = Random::new(seed);
+    let mut used = Vec::with_capacity(frames as usize);
+    while let Some(frame) = allocator.take(random.below(2), Mobility::Movable) {
+        used.push(frame);
+    }
+    if used.len() as u64 != frames {
+        return Err(format!("{} of {frames} frames could be had", used.len()));
+    }
+    random.shuffle(&mut used);
+    let (mut pinned, mut failed) = (Vec::new(), 0_u64);
+    for frame in used.drain(..(frames * percent / 100) as usize) {
+        failed += u64::from(!allocator.give(random.below(2), frame));
+    }
+    for _ in 0..TURNS * used.len() {
+        let at = random.below(used.len() as u64) as usize;
+        failed += u64::from(!allocator.give(random.below(2), used[at]));
+        let stays = unmovable && random.below(1000) == 0;
+        let mobility = if stays { Mobility::Unmovable } else { Mobility::Movable };
+        let frame = allocator.take(random.below(2), mobility).ok_or("a free frame was refused")?;
+        used[at] = frame;
+        if stays {
+            pinned.push(used.swap_remove(at));
+        }
+    }
+    if failed > 0 {
+        return Err(format!("{failed} frames did not come back"));
+    }
+    let mut huge = vec![true; frames as usize / HUGE_FRAMES];
+    for frame in used.iter().chain(&pinned) {
+        huge[frame.raw() as usize / HUGE_FRAMES] = false;
+    }
+    Ok(huge.into_iter().filter(|&free| free).count() as u64)
+}
+
+fn buddy<R: Rule>(
+    map: &MemoryMap<'_>,
+    config: BuddyConfig,
+) -> Result<PageBuddy<Vec<u64>, R>, String> {
+    let words = PageBuddy::<Vec<u64>, R>::storage_words(map, config);
+    PageBuddy::new(map, config, vec![0; words]).map_err(|error| error.to_string())
+}
+
+fn through_front<R: Rule>(
+    allocator: PageBuddy<Vec<u64>, R>,
+    work: impl FnOnce(&mut dyn Singles) -> Result<u64, String>,
+) -> Result<u64, String> {
+    let len = Front::<SpinLock, PageBuddy<Vec<u64>, R>>::bits_len(&allocator);
+    let mut bits: Vec<_> = (0..len).map(|_| AtomicUsize::new(0)).collect();
+    let mut slots: [Slot<SpinLock>; 2] = std::array::from_fn(|_| Slot::new());
+    let mut front =
+        Front::new(allocator, &mut slots, &mut bits).map_err(|error| error.to_string())?;
+    work(&mut front)
+}
+
+impl Design {
+    fn run(self, frames: u64, percent: u64, unmovable: bool, seed: u64) -> Result<u64, String> {
+        let span = Extent::new(Pfn::new(0), frames);
+        let mut areas = [Extent::default()];
+        let map = MemoryMap::new(&[ByteRange::of_frames(span)], &mut areas)
+            .map_err(|error| error.to_string())?;
+        let work = |allocator: &mut dyn Singles| churn(allocator, frames, percent, unmovable, seed);
+        match self {
+            Self::Head(config) => work(&mut buddy::<HeadOfList>(&map, config)?),
+            Self::Best(config) => work(&mut buddy::<BestFit>(&map, config)?),
+            Self::FrontHead(config) => through_front(buddy::<HeadOfList>(&map, config)?, work),
+            Self::FrontBest(config) => through_front(buddy::<BestFit>(&map, config)?, work),
+            Self::Linux => {
+                let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
+                let mut zone = LinuxZone::new(&map, span, PAGEBLOCK_ORDER, storage)
+                    .map_err(|error| error.to_string())?;
+                work(&mut zone)
+            }
+        }
+    }
+}
+
+/// Prints the table; `numbers` are how many seeds (3 if not given) and frames (2^18).
+pub(crate) fn run(numbers: &[&str]) -> Result<(), Failure> {
+    let number = |at: usize, default: u64| {
+        numbers.get(at).map_or(Ok(default), |text| {
+            let number = text.parse().ok().filter(|&number: &u64| number > 0);
+            number.ok_or_else(|| Failure::Setup(format!("churn wants numbers, not {text:?}")))
+        })
+    };
+    let (seeds, frames) = (number(0, 3)?, number(1, 1 << 18)?);
+    if !frames.is_multiple_of(HUGE_FRAMES as u64) || numbers.len() > 2 {
+        return Err(Failure::Setup("churn wants SEEDS and a multiple of 512 FRAMES".into()));
+    }
+    let designs = [
+        ("PBS 9, head of list", Design::Head(BuddyConfig::PBS_ARMV8)),
+        ("PBS 4, head of list", Design::Head(BuddyConfig::PBS_ARMV7)),
+        ("PBS 9, best fit", Design::Best(BuddyConfig::PBS_ARMV8)),
+        ("BBS, head of list", Design::Head(bbs())),
+        ("Linux's zone", Design::Linux),
+        ("front, PBS 9, head of list", Design::FrontHead(BuddyConfig::PBS_ARMV8)),
+        ("front, PBS 9, best fit", Design::FrontBest(BuddyConfig::PBS_ARMV8)),
+        ("front, BBS", Design::FrontHead(bbs())),
+    ];
+    println!(
+        "free runs of 2 MiB of {}, mean (least to most) of {seeds} seeds",
+        frames / HUGE_FRAMES as u64
+    );
+    for unmovable in [false, true] {
+        println!("\n| {} |", if unmovable { "unmovable frames among them" } else { "all movable" });
+        for (name, design) in designs {
+            print!("| {name:<26} |");
+            for percent in PERCENTS {
+                let found: Result<Vec<u64>, String> = (1..seeds + 1)
+                    .into_par_iter()
+                    .map(|seed| design.run(frames, percent, unmovable, seed))
+                    .collect();
+                let found = found.map_err(|what| Failure::Result(format!("{name}: {what}")))?;
+                let mean = found.iter().sum::<u64>() as f64 / seeds as f64;
+                let (least, most) = (found.iter().min(), found.iter().max());
+                let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
+                print!(" {mean:.1} ({least} to {most}) |");
+            }
+            println!();
+        }
+    }
+    let possible = PERCENTS.map(|percent| frames * percent / 100 / HUGE_FRAMES as u64);
+    println!("\npossible with {PERCENTS:?}% free: {possible:?}");
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Measurements of the frame allocators: of the front, of zones, and what churn leaves of memory.
+
+pub(crate) mod churn;
+pub(crate) mod fronts;
+pub(crate) mod zones;
