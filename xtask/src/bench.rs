@@ -8,7 +8,8 @@ pub(crate) const BENCH: &str = "swath-bench";
 
 /// Runs the benchmarks named, all without a name.
 pub(crate) fn bench(shell: &Shell, which: &[String]) -> Result<()> {
-    let all = ["gates", "rivals", "heap", "programs", "registered-buffers"].map(str::to_owned);
+    let all =
+        ["gates", "rivals", "heap", "churn", "programs", "registered-buffers"].map(str::to_owned);
     for name in if which.is_empty() { &all } else { which } {
         cmd!(shell, "cargo run --release -p {BENCH} -- {name}").run()?;
     }
