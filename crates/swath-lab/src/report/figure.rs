@@ -18,6 +18,7 @@ pub use crate::report::palette::{Palette, stylesheet};
 
 use crate::report::axis::{Axis, char_width, extent, text_width};
 use crate::report::palette::{AXIS, GRID, Marker, SURFACE, Style, TEXT};
+use crate::report::thin::thin;
 use crate::study::results::{Figure, FigureKind, Place, Point, ResultError, Series};
 
 /// Width of every picture in units.
@@ -62,11 +63,12 @@ pub enum FigureError {
 /// [`FigureError::Data`] if a point is not finite or does not fit the kind of
 /// figure.
 pub fn draw(figure: &Figure, series: &[Series], palette: &Palette) -> Result<String, FigureError> {
-    let mine: Vec<&Series> = series.iter().filter(|s| s.figure == figure.id).collect();
-    for one in &mine {
+    let mut mine = Vec::new();
+    for one in series.iter().filter(|s| s.figure == figure.id) {
         one.check(figure.kind)?;
+        mine.push(thin(one, figure.kind));
     }
-    let picture = Picture::plan(figure, mine, palette);
+    let picture = Picture::plan(figure, mine.iter().collect(), palette);
     let mut svg = String::new();
     picture.draw(&mut svg).map_err(|error| FigureError::Drawing {
         figure: figure.id.clone(),
@@ -437,6 +439,8 @@ impl<'a> Picture<'a> {
         let body = body
             .replace("\">\n", "\">")
             .replace("\n</text>", "</text>")
+            .replace(" \"/>", "\"/>")
+            .replace(" font-family=\"sans-serif\"", "")
             .replace("opacity=\"1\" ", "");
         let (width, height) = (fine(WIDTH), fine(self.height()));
         let escape = |text: &str| maud::html! { (clean(text)) }.into_string();

@@ -4,6 +4,7 @@
 //! ```text
 //!   report/                 held by a lock on .swath/lock, which the system drops with its holder
 //!     index.html            moved here when it is whole
+//!     NAME.html             likewise, the page of a study
 //!     NAME/                 one study; exchanged in one step for .swath/NAME
 //!     .swath/
 //!       lock                the process that holds the directory
@@ -143,12 +144,13 @@ impl Folder {
         retire(&new, &place)
     }
 
-    /// Puts the page in its place.
+    /// Puts a page in its place.
     ///
     /// # Errors
-    /// [`ReportError::File`].
-    pub(crate) fn put_index(&self, page: &str) -> Result<PathBuf, ReportError> {
-        self.put_file(INDEX_FILE, |path| write(path, page.as_bytes()))
+    /// [`ReportError::Foreign`] if another program's is there, [`ReportError::File`].
+    pub(crate) fn put_page(&self, name: &str, page: &str) -> Result<PathBuf, ReportError> {
+        check_page(&self.dir.join(name))?;
+        self.put_file(name, |path| write(path, page.as_bytes()))
     }
 
     /// Puts a file in its place in one step, once `write` has written it aside.

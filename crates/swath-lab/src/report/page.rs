@@ -1,17 +1,20 @@
-//! The report as a page: one file over all studies that needs nothing but itself.
+//! A study as a page that needs nothing but itself, and the frame of every page.
 //!
-//! Style and drawings stand in the page, there is no script, and its own
-//! policy forbids the browser to load anything. The only links that leave it
-//! go to the studies' files beside it.
+//! Style, drawings and scripts stand in the page, and its own policy forbids the browser to load
+//! anything or to run any other script. Without scripts it shows the same: they draw figures anew
+//! with values, zoom and a legend to switch by. The only links that leave it go to the report's
+//! other pages and to the study's files beside it.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::report::claims::{self, figure_anchor, figure_of};
 use crate::report::figure::{
     FigureError, Palette, {self},
 };
+use crate::report::plot;
 use crate::report::write::{StudyResults, palette};
 use crate::study::results::{
-    Claim, Figure, FigureKind, HostResult, Place, Point, Series, StudyResult, Tally, Unit, Verdict,
+    Claim, Figure, FigureKind, HostResult, Place, Point, Series, StudyResult, Tally, Unit,
 };
 
 /// The words by which a page of this program is known.
@@ -19,51 +22,46 @@ pub(crate) const MARK: &str = "<meta name=\"generator\" content=\"swath\">";
 
 const STYLE: &str = include_str!("../../assets/report.css");
 
-/// The page over these studies, in this order, and those that it leaves out since their
-/// figures cannot be drawn. The same studies give the same bytes. O(p + c) with p points
-/// and c claims.
-pub(crate) fn page(found: &[StudyResults]) -> (String, Vec<(String, FigureError)>) {
-    let (mut studies, mut sections, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-    for one in found {
-        match section(one) {
-            Ok(drawn) => {
-                studies.push(one);
-                sections.push(drawn);
-            }
-            Err(error) => left_out.push((one.result.study.clone(), error)),
-        }
-    }
-    (whole(&studies, &sections).into_string(), left_out)
+/// A script, allowed by the word that the policy has for it.
+#[derive(Clone, Copy)]
+pub(crate) enum Script {
+    /// The search over all claims.
+    Search,
+    /// Figures to work with.
+    Figures,
 }
 
-fn whole(studies: &[&StudyResults], sections: &[Markup]) -> Markup {
-    let body = html! {
-        a.skip href="#content" { "Skip to the studies" }
-        header {
-            h1 { "Swath" }
-            p.lead {
-                "A memory manager that keeps memory contiguous, and the laboratory that "
-                "proves what that buys: the papers’ figures and claims beside what was "
-                "measured here."
+/// What the policy asks of a script before it runs: text that a result brings has it not.
+const NONCE: &str = "swath";
+
+impl Script {
+    fn show(self) -> Markup {
+        html! {
+            @match self {
+                Self::Search => {
+                    script nonce=(NONCE) { (PreEscaped(include_str!("../../assets/search.js"))) }
+                }
+                Self::Figures => {
+                    style { (PreEscaped(include_str!("../../assets/uplot/uPlot.min.css"))) }
+                    script nonce=(NONCE) {
+                        (PreEscaped(include_str!("../../assets/uplot/uPlot.iife.min.js")))
+                    }
+                    script nonce=(NONCE) { (PreEscaped(include_str!("../../assets/figures.js"))) }
+                }
             }
         }
-        (contents(studies))
-        main #content {
-            (summary(studies))
-            @for one in sections { (one) }
-        }
-        footer {
-            p {
-                "Every number above follows from a study’s plan and seed, but for the "
-                "parts marked “measured on this machine”."
-            }
-        }
-    };
-    document("Swath: what was measured", body)
+    }
+}
+
+/// The file of a study's page, from the report's directory.
+pub(crate) fn page_file(study: &str) -> String {
+    format!("{study}.html")
 }
 
 /// A page of this program that needs nothing but itself.
-pub(crate) fn document(title: &str, body: Markup) -> Markup {
+pub(crate) fn document(title: &str, script: Option<Script>, body: Markup) -> Markup {
+    let scripts =
+        if script.is_some() { format!("; script-src 'nonce-{NONCE}'") } else { String::new() };
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -72,125 +70,63 @@ pub(crate) fn document(title: &str, body: Markup) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy"
-                    content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+                    content={ "default-src 'none'; style-src 'unsafe-inline'; img-src data:" (scripts) };
                 meta name="generator" content="swath";
                 link rel="icon" href="data:,";
                 title { (title) }
                 style { (PreEscaped(STYLE)) (PreEscaped(figure::stylesheet())) }
             }
-            body { (body) }
+            body {
+                (body)
+                @if let Some(script) = script { (script.show()) }
+            }
         }
     }
 }
 
-fn contents(studies: &[&StudyResults]) -> Markup {
+/// The page of a study. The same results give the same bytes. O(p + c f) with p points, c claims
+/// and f figures.
+///
+/// # Errors
+/// [`FigureError`] if a figure cannot be drawn.
+pub(crate) fn page(found: &StudyResults) -> Result<String, FigureError> {
+    let result = &found.result;
+    let body = html! {
+        a.skip href="#content" { "Skip to the study" }
+        (contents(found))
+        main #content { (section(found)?) }
+    };
+    let title = format!("Swath: {}", result.title);
+    Ok(document(&title, Some(Script::Figures), body).into_string())
+}
+
+fn contents(found: &StudyResults) -> Markup {
+    let StudyResults { result, host } = found;
     html! {
         nav aria-label="Contents" {
-            h2 { "Contents" }
+            h2 { a href="index.html" { "All studies" } }
             ul {
-                li { a href="#summary" { "Summary" } }
-                @for found in studies {
-                    @let study = &found.result.study;
+                @for figure in &result.figures {
                     li {
-                        a href={ "#" (study) } { (found.result.title) }
-                        ul {
-                            @for figure in &found.result.figures {
-                                li {
-                                    a href={ "#" (anchor(study, figure)) } {
-                                        (figure.id) " " span.quiet { (figure.title) }
-                                    }
-                                }
-                            }
-                            @if !found.result.claims.is_empty() {
-                                li { a href={ "#" (study) "-claims" } { "Claims" } }
-                            }
-                            @if found.host.is_some() {
-                                li { a href={ "#" (study) "-host" } { "Measured on this machine" } }
-                            }
+                        a href={ "#" (figure_anchor(figure)) } {
+                            (figure.id) " " span.quiet { (figure.title) }
                         }
                     }
                 }
+                @if !result.claims.is_empty() { li { a href="#claims" { "Claims" } } }
+                @if host.is_some() { li { a href="#host" { "Measured on this machine" } } }
             }
         }
     }
 }
 
 /// All claims of a study, those of the machine that ran it included.
-fn all_claims(found: &StudyResults) -> impl Iterator<Item = &Claim> {
+pub(crate) fn all_claims(found: &StudyResults) -> impl Iterator<Item = &Claim> {
     found.result.claims.iter().chain(found.host.iter().flat_map(|host| &host.claims))
 }
 
-fn summary(studies: &[&StudyResults]) -> Markup {
-    let total: Tally = studies
-        .iter()
-        .map(|found| Tally::of(all_claims(found)))
-        .fold(Tally::default(), std::ops::Add::add);
-    let row = |name: Markup, paper: &str, claims: &[Claim]| {
-        let tally = Tally::of(claims);
-        html! {
-            tr {
-                th scope="row" { (name) }
-                @for verdict in Verdict::ALL {
-                    @let count = tally.count(verdict);
-                    td.number { @if count > 0 { (count) } @else { span.quiet { "–" } } }
-                }
-                td.number {
-                    @if tally.examples.1 > 0 { (tally.examples.0) " of " (tally.examples.1) }
-                    @else { span.quiet { "–" } }
-                }
-                td.paper { (paper) }
-            }
-        }
-    };
-    html! {
-        section #summary {
-            h2 { "Summary" }
-            @if studies.is_empty() {
-                p { "No study has been run yet." }
-            } @else {
-                p.total { (total) "." }
-                (scrolling("Verdicts of each study", html! {
-                    table.summary {
-                        thead { tr {
-                            th scope="col" { "Study" }
-                            @for verdict in Verdict::ALL {
-                                th.number scope="col" { (verdict.title()) }
-                            }
-                            th.number scope="col" { "worked examples" }
-                            th.paper scope="col" { "Paper" }
-                        } }
-                        tbody {
-                            @for StudyResults { result, host } in studies {
-                                (row(html! {
-                                    a href={ "#" (result.study) } { (result.title) } " " (form(result))
-                                }, &result.paper, &result.claims))
-                                @if let Some(host) = host {
-                                    @let name = html! {
-                                        a href={ "#" (result.study) "-host" } {
-                                            (result.title)
-                                        }
-                                        " " span.badge { "this machine" }
-                                    };
-                                    (row(name, &result.paper, &host.claims))
-                                }
-                            }
-                        }
-                    }
-                }))
-                p.quiet {
-                    "A claim holds if the 95% interval of the measured number lies inside the \
-                     tolerance, differs if it lies outside, and is undecided if it crosses the \
-                     bound. It is not measured where the plan leaves out what it is about, and \
-                     not comparable where the plan’s machine or load is another than the paper’s. \
-                     An identity could not have failed and does not count."
-                }
-            }
-        }
-    }
-}
-
 /// The form of a run: "quick, n = 5".
-fn form(result: &StudyResult) -> Markup {
+pub(crate) fn form(result: &StudyResult) -> Markup {
     let words = match (result.quick, result.n) {
         (false, 0) => return html! {},
         (false, n) => format!("n = {n}"),
@@ -203,7 +139,13 @@ fn form(result: &StudyResult) -> Markup {
 fn section(found: &StudyResults) -> Result<Markup, FigureError> {
     let StudyResults { result, host } = found;
     let palette = palette(result, host.as_ref());
-    let drawings = figures(&result.study, &result.figures, &result.series, &palette)?;
+    let drawings = figures(
+        &result.study,
+        &result.figures,
+        &result.series,
+        ("claim", &result.claims),
+        &palette,
+    )?;
     let of_host = match host {
         Some(host) => Some(host_section(host, &palette)?),
         None => None,
@@ -213,14 +155,15 @@ fn section(found: &StudyResults) -> Result<Markup, FigureError> {
     let plan = toml::to_string(&result.plan).unwrap_or_else(|_| format!("{:#}", result.plan));
     Ok(html! {
         section.study id=(result.study) {
-            h2 { (result.title) " " (form(result)) }
-            p.source { (result.reference) }
-            p.finding { (result.finding) }
+            h1 { (result.title) }
+            p.source { (form(result)) " " (result.reference) }
+            (finding(&result.finding))
+            p.total { (Tally::of(all_claims(found))) "." }
             (drawings)
             @if !result.claims.is_empty() {
-                h3 id={ (result.study) "-claims" } { "What the paper says, and what was measured" }
+                h2 #claims { "What the paper says, and what was measured" }
                 (fitted(result))
-                (claims(&result.title, &result.claims))
+                (claims::table(&result.title, ("claim", &result.claims), &result.figures, &result.series))
             }
             (notes(&result.notes))
             details {
@@ -239,6 +182,24 @@ fn section(found: &StudyResults) -> Result<Markup, FigureError> {
     })
 }
 
+/// The finding: its first sentence, and the rest for who wants it.
+fn finding(text: &str) -> Markup {
+    let end = text.match_indices(". ").map(|(at, _)| at).find(|&at| {
+        text[at + 2..].starts_with(|c: char| c.is_uppercase())
+            && !text[..at].ends_with("Fig")
+            && at > 20
+    });
+    html! {
+        @match end {
+            Some(end) => {
+                p.finding { (text[..=end]) }
+                details.more { summary { "What was found at length" } p { (text[end + 2..]) } }
+            }
+            None => p.finding { (text) },
+        }
+    }
+}
+
 /// The score, with the parameters that were chosen after looking.
 fn fitted(result: &StudyResult) -> Markup {
     let count = result.fitted.len();
@@ -255,29 +216,29 @@ fn fitted(result: &StudyResult) -> Markup {
 }
 
 fn host_section(host: &HostResult, palette: &Palette) -> Result<Markup, FigureError> {
-    let drawings = figures(&host.study, &host.figures, &host.series, palette)?;
+    let drawings =
+        figures(&host.study, &host.figures, &host.series, ("host-claim", &host.claims), palette)?;
     Ok(html! {
-        section.host id={ (host.study) "-host" } {
-            h3 { span.badge { "Measured on this machine" } }
+        section.host #host {
+            h2 { span.badge { "Measured on this machine" } }
             p {
                 "These figures depend on the machine and differ from run to run. They come from: "
                 (host.host) "."
             }
             (drawings)
-            @if !host.claims.is_empty() { (claims(&host.host, &host.claims)) }
+            @if !host.claims.is_empty() {
+                (claims::table(&host.host, ("host-claim", &host.claims), &host.figures, &host.series))
+            }
             (notes(&host.notes))
         }
     })
-}
-
-fn anchor(study: &str, figure: &Figure) -> String {
-    format!("{study}-{}", figure.file_stem())
 }
 
 fn figures(
     study: &str,
     figures: &[Figure],
     series: &[Series],
+    claims: (&str, &[Claim]),
     palette: &Palette,
 ) -> Result<Markup, FigureError> {
     let drawings = figures
@@ -287,15 +248,23 @@ fn figures(
             _ => figure::draw(one, series, palette).map(PreEscaped),
         })
         .collect::<Result<Vec<Markup>, _>>()?;
+    let shown: Vec<Option<&Figure>> =
+        claims.1.iter().map(|claim| figure_of(claim, figures, series)).collect();
+    let data = |one: &Figure| {
+        let is_its = |figure: &Option<&Figure>| figure.is_some_and(|figure| figure.id == one.id);
+        let its = claims.1.iter().zip(&shown).filter(|(_, figure)| is_its(figure));
+        plot::data(one, series, &its.map(|(claim, _)| claim).collect::<Vec<_>>(), palette)
+    };
     Ok(html! {
         @if !figures.is_empty() {
             div.figures {
                 @for (one, drawing) in figures.iter().zip(drawings) {
                     @let file = format!("{study}/{}", one.file_stem());
-                    figure id=(anchor(study, one)) {
+                    figure id=(figure_anchor(one)) data-plot=[data(one)] {
                         figcaption { strong { (one.id) } " " (one.title) }
                         (drawing)
                         @if !one.caption.is_empty() { p.caption { (one.caption) } }
+                        (claims::of_figure(one, claims, &shown))
                         p.files {
                             a href={ (file) ".csv" } download { "CSV" }
                             @if one.kind != FigureKind::Table {
@@ -350,80 +319,6 @@ fn table(figure: &Figure, series: &[Series]) -> Markup {
     )
 }
 
-fn claims(of: &str, claims: &[Claim]) -> Markup {
-    scrolling(
-        &format!("Claims: {of}"),
-        html! {
-            table.claims {
-                thead { tr {
-                    th scope="col" { "Where" }
-                    th scope="col" { "The paper says" }
-                    th.number scope="col" { "Paper" }
-                    th.number scope="col" { "Measured" }
-                    th scope="col" { "Tolerance" }
-                    th scope="col" { "Verdict" }
-                } }
-                tbody { @for claim in claims { (row(claim)) } }
-            }
-        },
-    )
-}
-
-fn row(claim: &Claim) -> Markup {
-    let unit = claim.unit();
-    let (verdict, reason) = (claim.verdict(), claim.reason());
-    html! {
-        tr class=(class(verdict)) {
-            td { (claim.place()) }
-            td.says {
-                (claim.says())
-                @if !claim.cause().is_empty() { p.cause { "Cause: " (claim.cause()) } }
-                @else if verdict == Verdict::Differs { p.cause { "Cause: not known yet." } }
-                @if !claim.fitted().is_empty() {
-                    p.cause { "Chosen after looking: " (claim.fitted()) }
-                }
-            }
-            td.number { (claim.paper().show(unit)) }
-            td.number {
-                @match claim.measured() {
-                    Some(value) => {
-                        (unit.show(value))
-                        @if let (Some((low, high)), true) = (claim.interval(), claim.n() > 1) {
-                            br;
-                            span.quiet { (unit.show(low)) " to " (unit.show(high)) ", n = " (claim.n()) }
-                        }
-                    }
-                    None => "–",
-                }
-            }
-            td.tolerance { (claim.tolerance().describe(unit)) }
-            td.judgement {
-                (sign(verdict)) " " (verdict.title())
-                @if !reason.is_empty() { p.cause { (reason) } }
-            }
-        }
-    }
-}
-
-/// The row's class in the style sheet.
-const fn class(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Holds => "holds",
-        Verdict::Differs => "differs",
-        Verdict::Undecided => "undecided",
-        Verdict::NotMeasured | Verdict::NotComparable | Verdict::Identity => "apart",
-    }
-}
-
-const fn sign(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Holds => "✔",
-        Verdict::Differs => "✘",
-        Verdict::Undecided => "?",
-        Verdict::NotMeasured | Verdict::NotComparable | Verdict::Identity => "–",
-    }
-}
-
 /// A measured number in a table, with half of its interval's width.
 fn cell_text(point: &Point) -> String {
     let text = Unit::Number.show(point.y);
@@ -438,7 +333,7 @@ fn cell_text(point: &Point) -> String {
 fn notes(notes: &[String]) -> Markup {
     html! {
         @if !notes.is_empty() {
-            h3 { "Notes" }
+            h2 { "Notes" }
             ul.notes { @for note in notes { li { (note) } } }
         }
     }

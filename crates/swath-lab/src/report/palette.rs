@@ -6,7 +6,14 @@ use plotters::style::RGBColor;
 #[derive(Clone, Copy)]
 pub(crate) struct Ink {
     pub(crate) light: RGBColor,
-    dark: &'static str,
+    pub(crate) dark: &'static str,
+}
+
+impl Ink {
+    /// The colour of the light scheme as the drawing library writes it.
+    pub(crate) fn light_hex(self) -> String {
+        hex(self.light)
+    }
 }
 
 const fn ink(light: [u8; 3], dark: &'static str) -> Ink {

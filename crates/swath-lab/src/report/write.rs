@@ -14,8 +14,8 @@ use swath_trace::whole;
 
 use crate::report::error::ReportError;
 use crate::report::figure::{self, Palette};
-use crate::report::folder::{FILE_BYTES_MAX, Folder};
-use crate::report::page;
+use crate::report::folder::{FILE_BYTES_MAX, Folder, INDEX_FILE};
+use crate::report::{index, page};
 use crate::study::registry::built_in;
 use crate::study::results::{
     Figure, FigureKind, HostResult, Place, Series, StudyResult, check_pair,
@@ -131,23 +131,31 @@ pub fn render(folder: &Folder) -> Result<Rendered, ReportError> {
     Ok(rendered)
 }
 
-/// Writes `index.html` over all studies found in the directory. A study that cannot be
-/// read or drawn is left out. O(p) with p points in all studies.
+/// Writes a page for each study found in the directory, `NAME.html`, and `index.html` over all. A
+/// study that cannot be read or drawn is left out. O(p) with p points in all studies.
 ///
 /// # Errors
-/// As [`find_studies`]; [`ReportError::File`] if the page cannot be written.
+/// As [`find_studies`]; [`ReportError::Foreign`] if a page is another program's,
+/// [`ReportError::File`] if one cannot be written.
 pub fn write_index(folder: &Folder) -> Result<Rendered, ReportError> {
-    let (studies, mut left_out) = find_studies(folder.path())?;
-    let (page, undrawn) = page::page(&studies);
-    let not_drawn = |(study, source)| {
-        let path = folder.path().join(study).join(RESULTS_FILE);
-        ReportError::Figure { path, source }
-    };
-    let names = studies.iter().map(|found| found.result.study.clone());
-    let drawn = names.filter(|name| undrawn.iter().all(|(study, _)| study != name));
-    let studies = drawn.collect();
-    left_out.extend(undrawn.into_iter().map(not_drawn));
-    Ok(Rendered { index: folder.put_index(&page)?, studies, left_out })
+    let (found, mut left_out) = find_studies(folder.path())?;
+    let mut shown = Vec::new();
+    for one in &found {
+        let study = &one.result.study;
+        match page::page(one) {
+            Ok(page) => {
+                folder.put_page(&page::page_file(study), &page)?;
+                shown.push(one);
+            }
+            Err(source) => {
+                let path = folder.path().join(study).join(RESULTS_FILE);
+                left_out.push(ReportError::Figure { path, source });
+            }
+        }
+    }
+    let index = folder.put_page(INDEX_FILE, &index::index(&shown))?;
+    let studies = shown.iter().map(|one| one.result.study.clone()).collect();
+    Ok(Rendered { index, studies, left_out })
 }
 
 /// Reads the studies below `dir`, each directory that holds a `results.json`:

@@ -364,6 +364,11 @@ impl Claim {
         &self.fields.fitted
     }
 
+    /// Selections that the measured number comes from, or an empty text.
+    pub(crate) fn source(&self) -> &str {
+        &self.fields.source
+    }
+
     /// Returns true for a worked example, which is counted apart.
     pub const fn is_example(&self) -> bool {
         self.fields.example
