@@ -39,6 +39,14 @@ fn minor(version: &str) -> Option<u32> {
     version.split(' ').nth(1)?.split('.').nth(1)?.parse().ok()
 }
 
+/// Returns the distribution's compiler, if it is new enough and its sources are there: with
+/// `RUSTC_BOOTSTRAP` it builds its own library, as its makers do.
+pub(crate) fn packaged() -> Option<&'static str> {
+    let sysroot = said(PACKAGED, &["--print", "sysroot"])?;
+    let minor = minor(&said(PACKAGED, &["--version"])?)?;
+    (has_sources(&sysroot) && minor >= MINOR_MIN).then_some(PACKAGED)
+}
+
 impl Toolchain {
     /// Finds a way to build for the target; the error says what is to be installed.
     pub(crate) fn find(target: &'static str) -> Result<Self, String> {
@@ -53,11 +61,7 @@ impl Toolchain {
         } else if has_sources(&sysroot) {
             (true, None)
         } else {
-            let packaged = said(PACKAGED, &["--print", "sysroot"]).filter(|root| has_sources(root));
-            let new_enough = said(PACKAGED, &["--version"])
-                .and_then(|version| minor(&version))
-                .is_some_and(|minor| minor >= MINOR_MIN);
-            if packaged.is_none() || !new_enough {
+            if packaged().is_none() {
                 return Err(format!(
                     "needs `rustup target add {target}`, or `rustup component add rust-src`, or a \
                      packaged compiler with its sources (Debian: rustc-web and rust-web-src)"

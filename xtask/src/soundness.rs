@@ -9,9 +9,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
 
+use crate::bare_metal::packaged;
 use crate::test::{model_checks, run};
 
-/// The toolchain that has Miri and the sanitizers.
+/// The toolchain that has Miri, and the sanitizers for its own library.
 const TOOLCHAIN: &str = "+nightly";
 
 /// The target that a sanitizer builds the standard library for.
@@ -51,8 +52,8 @@ struct Part {
 const PARTS: &[Part] = &[
     Part { name: "stacked-borrows", lacks: lacks_miri, run: |m| miri(m, "") },
     Part { name: "tree-borrows", lacks: lacks_miri, run: |m| miri(m, "-Zmiri-tree-borrows") },
-    Part { name: "threads", lacks: lacks_source, run: threads },
-    Part { name: "addresses", lacks: lacks_compilers, run: addresses },
+    Part { name: "threads", lacks: lacks_watcher, run: threads },
+    Part { name: "addresses", lacks: lacks_watcher, run: addresses },
     Part { name: "models", lacks: || None, run: models },
 ];
 
@@ -105,29 +106,53 @@ fn lacks_miri() -> Option<String> {
     (!has).then(|| "no nightly toolchain with the component `miri`".to_owned())
 }
 
-/// The nightly toolchain's folder.
-fn sysroot() -> Option<PathBuf> {
-    let output = Command::new("rustc").args([TOOLCHAIN, "--print", "sysroot"]).output().ok()?;
-    let path = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| PathBuf::from(path.trim()))
+/// What builds code that a sanitizer watches, the standard library with it.
+enum Watcher {
+    /// The nightly toolchain, which brings the sanitizers.
+    Nightly,
+    /// The distribution's compiler, with the sanitizers that LLVM's packages bring.
+    Packaged(&'static str),
 }
 
-fn lacks_source() -> Option<String> {
-    let has = sysroot().is_some_and(|root| root.join("lib/rustlib/src/rust/library").is_dir());
-    (!has).then(|| "no nightly toolchain with the component `rust-src`".to_owned())
+impl Watcher {
+    fn find() -> Option<Self> {
+        let output = Command::new("rustc").args([TOOLCHAIN, "--print", "sysroot"]).output().ok()?;
+        let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        if output.status.success() && sysroot.join("lib/rustlib/src/rust/library").is_dir() {
+            return Some(Self::Nightly);
+        }
+        packaged().filter(|_| runtime("thread").is_some()).map(Self::Packaged)
+    }
 }
 
-fn lacks_compilers() -> Option<String> {
+/// Returns the newest packaged library of a sanitizer, by the number of its version.
+fn runtime(sanitizer: &str) -> Option<PathBuf> {
+    let short = if sanitizer == "thread" { "tsan" } else { "asan" };
+    let versions = std::fs::read_dir("/usr/lib").ok()?.filter_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        name.strip_prefix("llvm-")?.parse::<u32>().ok()
+    });
+    let library = |version: u32| {
+        let folder = format!("/usr/lib/llvm-{version}/lib/clang/{version}/lib/linux");
+        PathBuf::from(folder).join(format!("libclang_rt.{short}-x86_64.a"))
+    };
+    let mut versions: Vec<u32> = versions.filter(|&version| library(version).is_file()).collect();
+    versions.sort_unstable();
+    versions.last().map(|&newest| library(newest))
+}
+
+fn lacks_watcher() -> Option<String> {
+    let lack = "no nightly toolchain with the component `rust-src`, nor a packaged compiler with its \
+                sources and LLVM's sanitizers (Debian: rustc-web, rust-web-src, libclang-rt-19-dev)";
     let missing = IN_C.iter().find(|(cc, _)| !answers(Command::new(cc).arg("--version")));
-    lacks_source().or_else(|| missing.map(|(cc, _)| format!("no compiler `{cc}`")))
+    let missing = missing.map(|(cc, _)| format!("no compiler `{cc}`"));
+    Watcher::find().map_or_else(|| Some(lack.to_owned()), |_| missing)
 }
 
-/// A nightly cargo, which builds into a folder of its own.
-fn cargo(metadata: &Metadata, folder: &str, arguments: &[&str]) -> Command {
+/// A cargo that builds into a folder of its own.
+fn cargo(metadata: &Metadata, folder: &str) -> Command {
     let mut command = Command::new("cargo");
     command
-        .arg(TOOLCHAIN)
-        .args(arguments)
         .current_dir(&metadata.workspace_root)
         .env("CARGO_TARGET_DIR", metadata.target_directory.join(folder));
     command
@@ -147,8 +172,9 @@ fn tests(commands: impl IntoIterator<Item = Command>) -> Result<u64> {
 
 fn miri(metadata: &Metadata, model: &str) -> Result<u64> {
     tests(UNDER_MIRI.iter().map(|arguments| {
-        let mut command = cargo(metadata, "miri", &["miri", "test"]);
+        let mut command = cargo(metadata, "miri");
         command
+            .args([TOOLCHAIN, "miri", "test"])
             .args(*arguments)
             // Tests leak the storage of objects that C would never free; seeds are of no use
             // to a file.
@@ -158,27 +184,41 @@ fn miri(metadata: &Metadata, model: &str) -> Result<u64> {
     }))
 }
 
-/// A nightly cargo whose code is watched by a sanitizer, the standard library's too.
-fn watched(metadata: &Metadata, sanitizer: &str, arguments: &[&str]) -> Command {
-    let mut command = cargo(metadata, sanitizer, arguments);
-    command
-        .args(["-Zbuild-std", "--target", TARGET])
-        .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"));
-    command
+/// A cargo whose code is watched by a sanitizer, the standard library's too.
+fn watched(metadata: &Metadata, sanitizer: &str, arguments: &[&str]) -> Result<Command> {
+    let mut command = cargo(metadata, sanitizer);
+    let mut flags = format!("-Zsanitizer={sanitizer}");
+    match Watcher::find().context("no compiler with its sources")? {
+        Watcher::Nightly => {
+            command.arg(TOOLCHAIN);
+        }
+        Watcher::Packaged(compiler) => {
+            command.env("RUSTC", compiler).env("RUSTC_BOOTSTRAP", "1");
+            let library = runtime(sanitizer).context("no library of the sanitizer")?;
+            let library = library.display();
+            // Before the libraries of C, of which it needs all.
+            flags += &format!(
+                " -Zexternal-clangrt -Zpre-link-arg=-Wl,--whole-archive -Zpre-link-arg={library} \
+                 -Zpre-link-arg=-Wl,--no-whole-archive"
+            );
+        }
+    }
+    command.args(arguments).args(["-Zbuild-std", "--target", TARGET]).env("RUSTFLAGS", flags);
+    Ok(command)
 }
 
 fn threads(metadata: &Metadata) -> Result<u64> {
-    tests(THREADS.iter().map(|arguments| {
-        let mut command = watched(metadata, "thread", &["test"]);
-        command.args(*arguments);
-        command
-    }))
+    let mut commands = Vec::new();
+    for arguments in THREADS {
+        commands.push(watched(metadata, "thread", &[&["test"], *arguments].concat())?);
+    }
+    tests(commands)
 }
 
 /// Runs the programs of C over a static library, both watched.
 fn addresses(metadata: &Metadata) -> Result<u64> {
     let build = ["rustc", "-p", "swath-ffi", "--lib", "--crate-type", "staticlib"];
-    let mut command = watched(metadata, "address", &build);
+    let mut command = watched(metadata, "address", &build)?;
     ensure!(command.status().context("cargo")?.success(), "{command:?}");
     let built = metadata.target_directory.join("address").join(TARGET).join("debug");
     let root = metadata.workspace_root.as_std_path();
