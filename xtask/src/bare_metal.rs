@@ -138,6 +138,17 @@ fn below(operands: &str, base: &str) -> bool {
     })
 }
 
+/// Returns operands without comments, and without a branch's target: an address in hexadecimal digits
+/// that stands before its name in angles, and looks like a register (`d8 <name>`).
+fn without_names(operands: &str) -> &str {
+    let Some(at) = operands.find(['<', '#', ';']) else { return operands.trim() };
+    let before = operands[..at].trim();
+    if operands[at..].starts_with('<') {
+        return before.rsplit_once([' ', ',', '\t']).map_or("", |(before, _)| before);
+    }
+    before
+}
+
 /// Returns true if an operand is a register: one of these letters and a number.
 fn registers(operands: &str, letters: &str) -> bool {
     let words = operands.split(|c: char| !c.is_ascii_alphanumeric());
@@ -221,7 +232,7 @@ fn examine(
         let Some((_, instruction)) = line.split_once(":\t") else { continue };
         count += 1;
         let operands = instruction.split_once([' ', '\t']).map_or("", |(_, operands)| operands);
-        let operands = operands.split(['<', '#', ';']).next().unwrap_or_default().trim();
+        let operands = without_names(operands);
         if (library.vectors)(operands) {
             bail!("{function} uses a vector register: {instruction}");
         }
@@ -236,6 +247,19 @@ fn examine(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_is_no_register() {
+        for (operands, left) in [
+            ("x8, d8 <core::fmt::pad+0xd8>", "x8,"),
+            ("d8 <it>", ""),
+            ("d8, d9", "d8, d9"),
+            ("0x10(%rip),%rax  # d8 <it>", "0x10(%rip),%rax"),
+            ("x0, [x1]  ; it", "x0, [x1]"),
+        ] {
+            assert_eq!(without_names(operands), left, "{operands}");
+        }
+    }
 
     #[test]
     fn what_must_not_stand_in_a_kernel_is_seen() {
