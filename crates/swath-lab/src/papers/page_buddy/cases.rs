@@ -48,7 +48,7 @@ pub type FreeRange = (Bounded<0, 65_536>, Bounded<1, 65_536>);
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fig8 {
-    /// DesignFrames requested.
+    /// Frames requested.
     pub request_frames: u64,
     /// Case (a): two aligned ranges.
     pub a: Vec<FreeRange>,

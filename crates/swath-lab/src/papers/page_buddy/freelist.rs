@@ -43,7 +43,7 @@ pub struct FreelistPlan {
     pub pbs: Vec<PbsVariant>,
     /// Sizes of the free blocks, one point of the x axis each.
     pub block_frames: Ascending<BlockFrames>,
-    /// DesignFrames that are free in all.
+    /// Frames that are free in all.
     pub free_frames: Bounded<1, { 1 << 24 }>,
     /// The share of memory that is free, 0.001 and more.
     pub free_share: Share,

@@ -2,7 +2,7 @@
 //!
 //! The paper compares four. Another crate brings its own by [`add`], before a study runs: an
 //! allocator of frames (any [`FrameAllocator`]), a TLB (any [`Translate`](swath_hw::Translate)), or
-//! both. From then on it is measured beside the paper's four by every study that compares designs.
+//! both. From then on it is measured beside the paper's four by the studies that compare designs.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -153,7 +153,7 @@ pub struct NameTaken(pub &'static str);
 
 static ADDED: Mutex<Vec<Added>> = Mutex::new(Vec::new());
 
-/// Adds a design to every study of this paper that compares designs, for this process.
+/// Adds a design to the studies of this paper that compare designs, for this process.
 ///
 /// # Errors
 /// [`NameTaken`]; nothing is added.
