@@ -29,8 +29,16 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 /// Memory beyond which an input is a finding: four times what a file of 1 MiB may cost.
 const MEMORY_MIB_MAX: u32 = 1024;
 
-/// Seconds beyond which a single input is a finding.
+/// Seconds of a processor beyond which a single input is a finding.
 const INPUT_SECONDS_MAX: u32 = 20;
+
+/// Seconds of the clock after which an input is stopped. Among others it is then run again alone, as is
+/// each that takes [`INPUT_SECONDS_MAX`] of the clock, for a busy machine stretches that; one that is
+/// stopped alone as well waits for something for ever, and is a finding.
+const INPUT_CLOCK_SECONDS_MAX: u32 = 300;
+
+/// Seconds of the clock for which a finding's case is shortened.
+const SHORTENING_SECONDS: u32 = 40;
 
 /// Bytes and files that the stored corpus of one target has at most, without findings.
 const STORED_BYTES_MAX: u64 = 48 << 10;
@@ -279,7 +287,8 @@ impl Place<'_> {
         let limits = [
             format!("-max_len={}", target.len_bytes_max),
             format!("-rss_limit_mb={MEMORY_MIB_MAX}"),
-            format!("-timeout={INPUT_SECONDS_MAX}"),
+            format!("-timeout={INPUT_CLOCK_SECONDS_MAX}"),
+            format!("-report_slow_units={INPUT_SECONDS_MAX}"),
             format!("-artifact_prefix={}/", findings.display()),
         ];
         let mut args = vec![inputs.display().to_string(), stored.display().to_string()];
@@ -292,34 +301,65 @@ impl Place<'_> {
         let mut outcome = read_log(name, &fs::read_to_string(&log).unwrap_or_default());
         outcome.seconds = start.elapsed().as_secs_f64();
         outcome.processor_seconds = processor.as_secs_f64();
-        if !is_well {
-            let Some(case) = fs::read_dir(&findings)?.next().transpose()? else {
-                bail!("{name}: the fuzzer failed, see {}", log.display());
-            };
-            outcome.finding = Some(self.keep(name, &case.path(), &folder)?);
-        } else if attack.store {
+        let mut cases = Vec::new();
+        for entry in fs::read_dir(&findings)? {
+            cases.push(entry?.path());
+        }
+        if !is_well && cases.is_empty() {
+            bail!("{name}: the fuzzer failed, see {}", log.display());
+        }
+        cases.sort();
+        let (slow, broken): (Vec<PathBuf>, _) = cases.into_iter().partition(|case| is_slow(case));
+        if let Some(case) = broken.first() {
+            outcome.finding = Some(self.keep(name, case, Some(&folder))?);
+        }
+        for case in slow {
+            if outcome.finding.is_none() && self.is_long(name, &case, &folder)? {
+                outcome.finding = Some(self.keep(name, &case, None)?);
+            }
+        }
+        if outcome.finding.is_none() && attack.store {
             self.store(name, &inputs, &folder)?;
         }
         Ok(outcome)
     }
 
-    /// Shortens the case of a finding and stores it.
-    fn keep(&self, name: &str, case: &Path, folder: &Path) -> Result<PathBuf> {
-        let short = folder.join("shortened");
-        let _ = fs::remove_file(&short);
+    /// Runs an input that was slow among others alone; whether it takes too much of a processor, or does
+    /// not end well.
+    fn is_long(&self, name: &str, case: &Path, folder: &Path) -> Result<bool> {
         let args = [
-            "-minimize_crash=1".to_owned(),
-            format!("-max_total_time={}", 2 * INPUT_SECONDS_MAX),
-            format!("-exact_artifact_path={}", short.display()),
+            format!("-timeout={INPUT_CLOCK_SECONDS_MAX}"),
+            format!("-artifact_prefix={}/", folder.display()),
             case.display().to_string(),
         ];
-        self.fuzzer(name, &args, &folder.join("log-shortened"))?;
-        let best = if short.is_file() { &short } else { case };
+        let (is_well, processor) = self.fuzzer(name, &args, &folder.join("log-alone"))?;
+        let (seconds, most) = (processor.as_secs_f64(), f64::from(INPUT_SECONDS_MAX));
+        println!("{name}: {} alone takes {seconds:.1} s of a processor", case.display());
+        Ok(!is_well || seconds > most)
+    }
+
+    /// Stores the case of a finding, shortened where a folder for that is given.
+    fn keep(&self, name: &str, case: &Path, folder: Option<&Path>) -> Result<PathBuf> {
+        let mut best = case.to_owned();
+        if let Some(folder) = folder {
+            let short = folder.join("shortened");
+            let _ = fs::remove_file(&short);
+            let args = [
+                "-minimize_crash=1".to_owned(),
+                format!("-max_total_time={SHORTENING_SECONDS}"),
+                format!("-exact_artifact_path={}", short.display()),
+                case.display().to_string(),
+            ];
+            self.fuzzer(name, &args, &folder.join("log-shortened"))?;
+            if short.is_file() {
+                best = short;
+            }
+        }
         let hash = case.file_name().map(|name| name.to_string_lossy().into_owned());
         let hash = hash.unwrap_or_default();
         let hash = hash.rsplit('-').next().unwrap_or_default();
         let kept = self.stored(name).join(format!("{FINDING}{}", &hash[..hash.len().min(12)]));
-        fs::copy(best, &kept)?;
+        fs::copy(&best, &kept)?;
         Ok(kept)
     }
 
@@ -368,6 +408,12 @@ impl Outcome {
     }
 }
 
+/// Whether the fuzzer kept a case only because the clock went on for long.
+fn is_slow(case: &Path) -> bool {
+    let name = case.file_name().unwrap_or_default().to_string_lossy();
+    ["slow-unit-", "timeout-"].iter().any(|kind| name.starts_with(kind))
+}
+
 /// Reads what the fuzzer says of itself: its last line of progress, and its statistics.
 fn read_log(name: &str, log: &str) -> Outcome {
     let mut outcome = Outcome { name: name.to_owned(), ..Outcome::default() };
@@ -399,9 +445,45 @@ fn read_log(name: &str, log: &str) -> Outcome {
 
 #[cfg(test)]
 mod unit {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use super::{read_log, targets};
+    use super::{Attack, Place, Target, read_log, targets};
+
+    /// Attacks with a program that says at the end of a campaign that an input took long, and does `alone` when
+    /// that is run again: the name of what is stored.
+    fn stopped_by_the_clock(alone: &str) -> Option<String> {
+        let room = tempfile::tempdir().unwrap();
+        let (program, work) = (room.path().join("fuzzer"), room.path().join("work"));
+        let script = format!(
+            "#!/bin/sh\nfor last; do case $last in -artifact_prefix=*) at=${{last#*=}};; esac; done\n\
+             case $* in *-max_total_time=*) echo input > ${{at}}timeout-abcdef; exit 70;; esac\n{alone}\n"
+        );
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let place = Place { root: room.path(), work: &work, program: &program };
+        let target = Target { name: "it".into(), len_bytes_max: "9".into(), about: String::new() };
+        let attack = Attack {
+            names: Vec::new(),
+            list: false,
+            ledger: false,
+            all: false,
+            seconds: 1,
+            hours: None,
+            jobs: 1,
+            store: false,
+        };
+        let stored = place.attack(&target, &attack).unwrap().finding?;
+        assert_eq!(fs::read_to_string(&stored).unwrap(), "input\n");
+        Some(stored.file_name().unwrap().to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn what_the_clock_stopped_is_judged_alone() {
+        assert_eq!(stopped_by_the_clock("exit 0"), None);
+        assert_eq!(stopped_by_the_clock("exit 70").unwrap(), "finding-abcdef");
+    }
 
     #[test]
     fn every_target_is_listed_and_has_inputs() {
