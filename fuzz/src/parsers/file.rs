@@ -74,8 +74,8 @@ pub(super) fn items(
     }
 }
 
-/// Returns the items of a file, after checking that it gives the same in pieces. What is wrong in compressed data a
-/// decompressor finds earlier or later, and hands out more or less before it.
+/// Returns the items of a file, after checking that it gives the same in pieces. What is wrong in compressed data, also
+/// that they are cut short, a decompressor finds earlier or later, and hands out more or less before it.
 pub(super) fn items_in_pieces(
     bytes: &[u8],
     piece: usize,
@@ -84,7 +84,8 @@ pub(super) fn items_in_pieces(
     let found = items(bytes, usize::MAX, format);
     let other = items(bytes, piece, format);
     let is_damaged = |error: &Option<String>| {
-        error.as_ref().is_some_and(|error| error.contains("data before byte"))
+        let kinds = ["data before byte", "data go on after byte"];
+        error.as_ref().is_some_and(|error| kinds.iter().any(|kind| error.contains(kind)))
     };
     if is_damaged(&found.1) || is_damaged(&other.1) {
         let (short, long) =

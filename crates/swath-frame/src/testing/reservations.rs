@@ -11,6 +11,7 @@ use swath_arch::{Extent, Order, Pfn};
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::buddy::{BuddyConfig, PageBuddy};
 use crate::map::{ByteRange, MemoryMap};
+use crate::reserve::slots::NONE;
 use crate::reserve::{
     FrameSource, PopulateError, Populated, Reservation, ReservationCounters, ReservationLevels,
     Reservations,
@@ -252,26 +253,29 @@ impl Model {
             give_back(self, root);
             return back;
         }
-        let mut partial = Vec::new();
         for part in before.parts(root) {
             match before.populated(part) {
                 0 => give_back(self, part),
                 _ => {
                     self.reservations.insert(part, (object, index + part.1 - root.1));
-                    if before.is_partial(part) {
-                        partial.push(part);
-                    }
                 }
             }
         }
-        partial.sort_by_key(|part| self.moved[part].number);
-        for part in partial.into_iter().rev() {
+        for part in before.queue_of(root).into_iter().rev() {
             while place > 0 && self.moved[&self.queue[place - 1]].time > self.moved[&part].time {
                 place -= 1;
             }
             self.queue.insert(place, part);
         }
         back
+    }
+
+    /// The partially populated parts of a reservation or of a part of one, in the order of their queue.
+    fn queue_of(&self, slot: Slot) -> Vec<Slot> {
+        let mut parts = self.parts(slot);
+        parts.retain(|&part| self.is_partial(part));
+        parts.sort_by_key(|part| self.moved[part].number);
+        parts
     }
 
     fn reclaim(&mut self) {
@@ -298,7 +302,7 @@ impl Model {
                     && first < pages.end
                     && first + self.size(level) > pages.start
             };
-            // The order matters for the queue only, and these leave it.
+            // The order matters only for which of the parts that joined their queues at one time come first.
             let Some((&root, _)) = self.reservations.iter().rev().find(meets) else { return };
             self.break_up(root, &BTreeSet::new());
         }
@@ -412,6 +416,17 @@ pub fn apply(pool: &mut Pool, model: &mut Model, op: &Op) {
         Op::Release(object, pages) => {
             pool.release(object, pages.clone());
             model.release(object, &pages);
+            // In which order reservations are broken up is open, and so is which of two parts comes first that
+            // were populated last at one time.
+            let timed = |slot: &Slot| (model.moved[slot].time, *slot);
+            let sorted = |mut queue: Vec<(u64, Slot)>| {
+                queue.sort_unstable();
+                queue
+            };
+            let queue: Vec<Slot> = queue(pool, pool.slots.all).map(|(slot, _)| slot).collect();
+            let expected = sorted(model.queue.iter().map(timed).collect());
+            assert_eq!(sorted(queue.iter().map(timed).collect()), expected);
+            model.queue = queue;
         }
     }
 }
@@ -497,6 +512,7 @@ pub fn agree(pool: &Pool, model: &Model) {
     let expected: Vec<Reservation> = model.queue.iter().map(|&slot| model.view(slot)).collect();
     assert_eq!(queue, expected);
     assert!(model.queue.is_sorted_by_key(|slot| model.moved[slot].time));
+    agree_on_queues(pool, model);
     assert_eq!(pool.counters(), model.counters);
     assert_eq!(pool.reservations(), model.reservations.len() as u64);
     let reserved: u64 =
@@ -512,6 +528,35 @@ pub fn agree(pool: &Pool, model: &Model) {
             let held = model.held.contains(&frame).then_some(Pfn::new(frame));
             assert_eq!(pool.frame_at(object, index + offset), held);
             assert_eq!(pool.full_order(Pfn::new(frame)), model.full_order(frame));
+        }
+    }
+}
+
+/// The slots in the queue of `owner`, with their times.
+fn queue(pool: &Pool, owner: u32) -> impl Iterator<Item = (Slot, u64)> {
+    let (slots, words) = (&pool.slots, &*pool.storage);
+    let mut slot = slots.queue(words, owner).0;
+    core::iter::from_fn(move || {
+        let this = (slot != NONE).then_some(slot)?;
+        slot = slots.links(words, this).1;
+        let level = slots.level(this);
+        Some(((level, slots.frames(level, this).start.raw()), slots.stamp(words, this)))
+    })
+}
+
+/// Compares the queues with their times; those of parts show otherwise only once a reservation is broken up or
+/// populated again.
+fn agree_on_queues(pool: &Pool, model: &Model) {
+    let agree = |owner, expected: &[Slot]| {
+        let expected = expected.iter().map(|slot| (*slot, model.moved[slot].time));
+        assert_eq!(queue(pool, owner).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    };
+    agree(pool.slots.all, &model.queue);
+    let mut around: Vec<Slot> = model.reservations.keys().copied().collect();
+    while let Some((level, start)) = around.pop() {
+        if level > 0 {
+            agree(pool.slots.slot(level, start), &model.queue_of((level, start)));
+            around.extend(model.parts((level, start)));
         }
     }
 }
