@@ -8,6 +8,9 @@ use super::file::file;
 /// Reads a snapshot; one that is whole agrees with itself, and is written and read again.
 pub fn run(bytes: &[u8]) {
     let Ok(snapshot) = Snapshot::read(&file(&SNAPSHOT_FORMAT, bytes)[..]) else { return };
+    // Nothing may stand behind what is whole.
+    let longer = file(&SNAPSHOT_FORMAT, &[bytes, &[0]].concat());
+    assert!(Snapshot::read(&longer[..]).is_err(), "a byte more is taken");
     assert_eq!(snapshot.check(), Ok(()));
     let summary = snapshot.summary();
     let frames: u64 = snapshot.runs().map(|run| run.extent.count).sum();

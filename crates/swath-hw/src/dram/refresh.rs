@@ -115,3 +115,49 @@ impl Refreshes {
         ensure(first_due == Some(&self.first_due), "the first refresh is due at another time")
     }
 }
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+    use crate::dram::parts::DDR5_4800;
+
+    #[test]
+    fn periods_that_are_skipped_move_every_unit() {
+        for mode in [RefreshMode::AllBank, RefreshMode::SameBank] {
+            let mut refreshes = Refreshes::new(&DDR5_4800, 2, mode);
+            refreshes.refresh(0);
+            let before = refreshes.clone();
+            refreshes.skip(3);
+            let later = 3 * refreshes.period();
+            assert!(before.first_due() > 0 && refreshes.first_due() == before.first_due() + later);
+            for bank in 0..2 * DDR5_4800.banks() {
+                assert_eq!(refreshes.due(bank), before.due(bank) + later);
+            }
+            assert_eq!(refreshes.check(), Ok(()));
+        }
+    }
+
+    /// Each invariant is broken by itself.
+    #[test]
+    fn what_does_not_hold_is_found() {
+        let sound = Refreshes::new(&DDR5_4800, 2, RefreshMode::SameBank);
+        let broken = |change: fn(&mut Refreshes)| {
+            let mut refreshes = sound.clone();
+            change(&mut refreshes);
+            refreshes.check().unwrap_err()
+        };
+        assert_eq!(sound.check(), Ok(()));
+        assert_eq!(broken(|all| all.due[0] += 1), "a unit's banks are due apart");
+        assert_eq!(broken(|all| all.first_due += 1), "the first refresh is due at another time");
+        let once = "a bank is in no unit or in two";
+        assert_eq!(broken(|all| all.units[0] &= all.units[0] - 1), once);
+        // Twice one and never another, so that the number of banks is right.
+        assert_eq!(broken(|all| all.units[0] = all.units[1]), once);
+        // One twice and all of them once: their number is wrong, and no bank is missing.
+        let unit = sound.units[0] | sound.units[1];
+        let mut refreshes = sound.clone();
+        refreshes.units[0] = unit;
+        refreshes.due.fill(refreshes.first_due);
+        assert_eq!(refreshes.check(), Err(once));
+    }
+}

@@ -278,3 +278,29 @@ impl<W: DerefMut<Target = [u32]>> RegionTree for LayeredTree<W> {
             })
     }
 }
+
+#[cfg(test)]
+mod unit {
+    extern crate std;
+
+    use std::vec;
+
+    use super::*;
+
+    /// Whatever bit of a node is another one, the invariants do not hold; nor without the first start.
+    #[test]
+    fn every_flipped_bit_of_a_node_is_found() {
+        let words = LayeredTree::words(11).unwrap();
+        let mut tree = LayeredTree::new(11, vec![0; words]).unwrap();
+        for page in [1, 31, 32, 700, 1023, 1024, 2047] {
+            tree.split(Vpn::new(page)).unwrap();
+        }
+        assert!(tree.check());
+        for bit in [0].into_iter().chain(32 * tree.at[0]..32 * words) {
+            tree.words[bit / 32] ^= 1 << (bit % 32);
+            assert!(!tree.check(), "bit {bit}");
+            tree.words[bit / 32] ^= 1 << (bit % 32);
+        }
+        assert!(tree.check());
+    }
+}
