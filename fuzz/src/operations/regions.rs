@@ -203,8 +203,11 @@ fn step(
             }
         }
         _ => {
+            let below = page.checked_sub(1).and_then(|below| model.region(below));
             if space.merge_region(Vpn::new(page)) {
-                let (count, ..) = model.0.remove(&page).unwrap();
+                let (count, rights, pages) = model.0.remove(&page).unwrap();
+                assert!(pages.is_empty(), "pages of {page:#x} are mapped");
+                assert_eq!(below.map(|(.., rights)| rights), Some(rights), "rights of {page:#x}");
                 model.0.range_mut(..page).next_back().unwrap().1.0 += count;
             }
         }

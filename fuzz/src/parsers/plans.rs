@@ -1,8 +1,14 @@
 //! Plans of all studies.
 
+use std::sync::LazyLock;
+
+use serde_json::Value as Json;
 use swath_arch::testing::Random;
 use swath_lab::study::registry;
 use toml::Value;
+
+/// The schema of every kind's plans.
+static SCHEMAS: LazyLock<Json> = LazyLock::new(registry::schemas);
 
 /// Reads a plan: after an even byte the text that follows; after an odd one a built-in plan in
 /// which the bytes change single values. It is refused by name, or read.
@@ -21,10 +27,50 @@ fn read(text: &str) {
         Ok(study) => {
             assert!(!study.about().study.is_empty());
             // The head is the same without the rest.
-            let head = swath_lab::study::plan::read_head("FUZZ.toml", text);
-            assert_eq!(head.map(|head| head.study).ok(), Some(study.about().study.clone()));
+            let head = swath_lab::study::plan::read_head("FUZZ.toml", text).expect("it was read");
+            assert_eq!(head.study, study.about().study);
+            // What is taken is what the schema of its kind describes.
+            let plan: toml::Table = text.parse().expect("it was read");
+            let schema = &SCHEMAS[head.kind.as_str()];
+            agree(schema, schema, &Value::Table(plan), "plan");
         }
         Err(error) => assert!(error.to_string().contains("FUZZ.toml"), "{error}"),
+    }
+}
+
+/// Checks the numbers of a plan, and the lengths of its lists, against a schema.
+fn agree(root: &Json, schema: &Json, value: &Value, at: &str) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let named = root.pointer(name.trim_start_matches('#')).expect("a definition");
+        return agree(root, named, value, at);
+    }
+    let within = |number: f64, min: &str, max: &str| {
+        let [min, max] = [&schema[min], &schema[max]].map(Json::as_f64);
+        min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max)
+    };
+    match value {
+        Value::Integer(number) => {
+            assert!(within(*number as f64, "minimum", "maximum"), "{at} = {number}, {schema}");
+        }
+        Value::Float(number) => {
+            assert!(within(*number, "minimum", "maximum"), "{at} = {number}, {schema}");
+        }
+        // Of a list of fixed length what is too much is passed over, though its schema refuses it.
+        Value::Array(list) if schema["prefixItems"].is_array() => {
+            for (item, schema) in list.iter().zip(schema["prefixItems"].as_array().unwrap()) {
+                agree(root, schema, item, at);
+            }
+        }
+        Value::Array(list) => {
+            assert!(within(list.len() as f64, "minItems", "maxItems"), "{at} = {list:?}, {schema}");
+            list.iter().for_each(|value| agree(root, &schema["items"], value, at));
+        }
+        Value::Table(table) => {
+            for (key, value) in table {
+                agree(root, &schema["properties"][key], value, key);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -58,10 +104,11 @@ fn leaves<'p>(table: &'p mut toml::Table, values: &mut Vec<&'p mut Value>) {
 fn value(random: &mut Random) -> Value {
     match random.below(12) {
         0 => Value::Integer(random.word() as i64),
-        1 => Value::Integer(-1),
-        2 => Value::Integer(0),
+        1 => Value::Integer(random.below(2) as i64 - 1),
+        2 => Value::Integer(10_i64.pow(random.below(10) as u32) + random.below(3) as i64 - 1),
         3 => Value::Integer(i64::MAX),
-        4 => Value::Integer(1 << random.below(63)),
+        // Around what bounds are often: powers of two and of ten.
+        4 => Value::Integer((1 << random.below(62)) + random.below(3) as i64 - 1),
         5 => Value::Integer(random.below(256) as i64),
         6 => Value::Float(random.below(256) as f64 / 64.0),
         7 => Value::Float([f64::NAN, f64::INFINITY, -0.0, f64::MAX][random.index(4)]),
