@@ -7,7 +7,7 @@ use swath_pool::Front;
 
 use crate::lock::Futex;
 use crate::process::begin::process;
-use crate::process::state::{Process, pool_place};
+use crate::process::state::Process;
 use crate::process::thread::{Local, Thread};
 use crate::process::words::{self, ENDED};
 use crate::source::backing::Backing;
@@ -15,17 +15,18 @@ use crate::source::backing::Backing;
 /// Returns the front of the thread's heap, which serves nothing if the thread has none or is hardened.
 #[inline(always)]
 pub(crate) fn own_front() -> Front<'static, 'static, Futex, Backing> {
-    // SAFETY: `enter` put the heap there, of the process's pool; only this thread uses it, and it
+    let (heap, pool) = words::heap_and_pool();
+    // SAFETY: `enter` put the heap there, with its pool; only this thread uses it, and it
     // is there until the word is nobody's again; callers keep it for one call.
-    unsafe { Front::new(pool_place(), words::heap()) }
+    unsafe { Front::new(pool, heap) }
 }
 
 /// Returns the thread's heap, if it has one and is not hardened.
 #[inline]
 pub(crate) fn own_heap() -> Option<ManuallyDrop<Local>> {
-    let slot = words::heap();
-    // SAFETY: as above, and where there is a heap a process has begun.
-    (slot != words::nobodys()).then(|| unsafe { Local::from_raw(&*pool_place(), slot) })
+    let (heap, pool) = words::heap_and_pool();
+    // SAFETY: as above, and where there is a heap there is its pool.
+    (heap != words::nobodys()).then(|| unsafe { Local::from_raw(&*pool, heap) })
 }
 
 /// Returns the thread's state, if it has a heap.
@@ -75,7 +76,7 @@ fn enter(process: &'static Process) -> Option<NonNull<Thread>> {
     // SAFETY: written just now.
     let heap = unsafe { place.as_ref() };
     let slot = if heap.is_hardened() { words::nobodys() } else { heap.heap.as_raw() };
-    words::set(place.as_ptr().expose_provenance(), slot);
+    words::set(place.as_ptr().expose_provenance(), slot, &process.pool);
     // Only from now on: it may allocate.
     // SAFETY: the key was made before the process began.
     unsafe { libc::pthread_setspecific(process.key, place.as_ptr().cast()) };

@@ -47,13 +47,13 @@ pub(crate) fn begun() -> Option<&'static Process> {
     unsafe { PROCESS.load(Acquire).as_ref() }
 }
 
-/// The place of the one process: its pool is found without a look at a pointer.
+/// The place of the one process.
 struct Place(UnsafeCell<MaybeUninit<Process>>);
 
 // SAFETY: written once, before any thread is led to it.
 unsafe impl Sync for Place {}
 
-static PLACE: Place = Place(UnsafeCell::new(MaybeUninit::zeroed()));
+static PLACE: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
 
 /// Makes `process` the one that has begun.
 ///
@@ -64,14 +64,6 @@ pub(crate) unsafe fn publish(process: Process) -> &'static Process {
     let process = unsafe { (*PLACE.0.get()).write(process) };
     PROCESS.store(process, Release);
     process
-}
-
-/// Returns where the process's pool is once it has begun; zeroes until then.
-#[inline(always)]
-pub(crate) fn pool_place() -> *const Pool {
-    let process = PLACE.0.get().cast::<Process>();
-    // SAFETY: a place within the static's.
-    unsafe { &raw const (*process).pool }
 }
 
 impl Process {
