@@ -189,13 +189,15 @@ fn a_run_that_is_killed_resumes_to_the_same_bytes() {
     assert!(resumed > 0, "no run went on from a journal");
 }
 
-/// The plan of `green-power` in which each track lasts a part of its time in the full form.
+/// The plan of `green-power` in which each track lasts a part of its time in the full form, and three
+/// minutes, the fewest that a plan may say, at least.
 fn shorter_tracks(share: u64) -> String {
     let plan = plan("green-power", &[]);
     let shorter = plan.lines().map(|line| match line.split_once("minutes = { full = ") {
         Some((head, rest)) => {
             let (minutes, rest) = rest.split_once(',').unwrap();
-            let minutes = minutes.parse::<u64>().unwrap().div_ceil(share);
+            let minutes = minutes.parse::<u64>().unwrap();
+            let minutes = minutes.div_ceil(share).max(minutes.min(3));
             format!("{head}minutes = {{ full = {minutes},{rest}\n")
         }
         None => format!("{line}\n"),

@@ -29,6 +29,7 @@ use crate::superblock::class::{
     CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, STARTS, SuperblockLayout,
     UNIT_GRANULES_SHIFT, WORDS, class_for,
 };
+use crate::superblock::live::LiveBits;
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -213,35 +214,35 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         while open != 0 && lowest != 0 {
             let word = open.trailing_zeros() as usize % WORDS;
             let starts = STARTS[class][word];
-            // A free bit may have been overwritten.
+            // A free bit may have been overwritten: a slot that is not live is free, as none of the class is at
+            // hand.
             let mut free = superblock.free[word].load(Relaxed) & starts;
             if shift == 0 {
                 free &= !live.among(first, word, 0, free);
             }
-            let fits = lowest >= in_word as usize;
-            let mut taken = if fits { free } else { lowest_bits(free, lowest) };
-            superblock.free[word].store(free & !taken, Relaxed);
-            if free == taken {
-                open &= open - 1;
-            }
             let from = first + ((64 * word) << shift);
-            if taken == starts && taken != 0 {
+            if free == starts && free != 0 && lowest >= in_word as usize {
                 let end = (from + (64 << shift)).min(first + slots as usize * granules);
-                let mut granule = from + ((taken.trailing_zeros() as usize) << shift);
+                let mut granule = from + ((free.trailing_zeros() as usize) << shift);
                 let slots = core::iter::from_fn(|| {
                     let slot = slot_at(granule);
                     granule += granules;
                     (slot.granule < end).then_some(slot)
                 });
-                lowest = caches.set_below(class, lowest, slots);
+                lowest = set_free_below(caches, class, lowest, slots, live);
+                free = 0;
             } else {
                 let slots = core::iter::from_fn(|| {
-                    let slot = slot_at(from + ((taken.trailing_zeros() as usize) << shift));
-                    let any = taken != 0;
-                    taken &= taken.wrapping_sub(1);
+                    let slot = slot_at(from + ((free.trailing_zeros() as usize) << shift));
+                    let any = free != 0;
+                    free &= free.wrapping_sub(1);
                     any.then_some(slot)
                 });
-                lowest = caches.set_below(class, lowest, slots);
+                lowest = set_free_below(caches, class, lowest, slots.take(lowest), live);
+            }
+            superblock.free[word].store(free, Relaxed);
+            if free == 0 {
+                open &= open - 1;
             }
         }
         superblock.open.store(open, Relaxed);
@@ -521,7 +522,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         for class in 0..CLASSES {
             let Some(index) = self.slot.current(class) else { continue };
             let Some(superblock) = self.pool.superblocks().get(index as usize) else { continue };
-            if superblock.count_used() == 0 {
+            let first = (index as usize) << UNIT_GRANULES_SHIFT;
+            if superblock.count_used(self.pool.live(), first) == 0 {
                 self.slot.current[class].clear();
                 superblock.set_used(0, 0);
                 self.pool.receive_locked(index);
@@ -531,10 +533,25 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     }
 }
 
-/// The `count` lowest of some bits.
-fn lowest_bits(bits: u64, count: usize) -> u64 {
-    let above = (0..count).fold(bits, |rest, _| rest & rest.wrapping_sub(1));
-    bits & !above
+/// Sets entries as [`Caches::set_below`] does, of the slots that are not live: they are looked at in a class
+/// whose words of free slots do not lie as those of live ones.
+#[inline(always)]
+fn set_free_below(
+    caches: &Caches,
+    class: usize,
+    index: usize,
+    slots: impl Iterator<Item = CachedSlot>,
+    live: LiveBits<'_>,
+) -> usize {
+    if LAYOUTS[class].shift == 0 {
+        return caches.set_below(class, index, slots);
+    }
+    let is_free = |slot: &CachedSlot| {
+        // SAFETY: the slots are those of a superblock of the class: they lie in the arena.
+        let word = unsafe { live.word_unchecked(slot.granule) }.load(Relaxed);
+        word >> (slot.granule % 64) & 1 == 0
+    };
+    caches.set_below(class, index, slots.filter(is_free))
 }
 
 impl<L: RawMutex, S: SegmentSource> Drop for LocalHeap<'_, '_, L, S> {

@@ -19,7 +19,8 @@ use crate::superblock::class::{
 use crate::superblock::list::ReturnList;
 use crate::superblock::live::LiveBits;
 use crate::superblock::owner::{HEAPS_MAX, Role};
-use crate::superblock::record::{Returned, Superblock};
+use crate::superblock::record::Superblock;
+use crate::superblock::returned::Returned;
 
 /// The arena's first byte. Not [`NonNull`]: it may be looked at where there is no pool yet.
 struct Base(*mut u8);

@@ -203,6 +203,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let open = superblock.open.load(Relaxed);
         let first = (unit as usize) << UNIT_GRANULES_SHIFT;
         let (mut live, mut free) = (0, 0);
+        let is_whole = (0..superblock.free.len()).all(|index| !returned.is_overwritten(index));
+        ensure(unit, is_whole, "the two bits of a returned slot")?;
         for (index, word) in superblock.free.iter().enumerate() {
             let word = word.load(Relaxed);
             let lives = self.live().among(first, index, layout.shift, STARTS[class][index]);
@@ -221,7 +223,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         ensure(unit, superblock.left.load(Relaxed) > 0, "frees until something is to be done")?;
         let slot = heap.checked_sub(1).and_then(|index| self.heaps().get(index as usize));
         if slot.is_none_or(|slot| !slot.is_current(class, unit)) {
-            let used = superblock.count_used();
+            let used = slots - free;
             ensure(unit, superblock.is_full() == (used == slots), "full if no slot is free")?;
             ensure(unit, superblock.used() == used as i32, "the count of slots not free")?;
         }

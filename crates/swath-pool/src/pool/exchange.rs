@@ -41,7 +41,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 && let Some(superblock) = superblocks.get(index as usize)
             {
                 slot.current[class].clear();
-                superblock.set_used(superblock.count_used(), 0);
+                let first = (index as usize) << UNIT_GRANULES_SHIFT;
+                superblock.set_used(superblock.count_used(self.live(), first), 0);
                 self.receive(global, index);
             }
             while let Some(index) = slot.partial[class].list.pop(superblocks) {

@@ -75,12 +75,12 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             let units = superblock.units.load(Relaxed);
             if mine != Some(heap) {
                 self.collect_slots(index, self.returned_bits(index).summary());
+                let first = (index as usize) << UNIT_GRANULES_SHIFT;
                 // The global heap has no cache.
                 if heap != 0 {
-                    let first = (index as usize) << UNIT_GRANULES_SHIFT;
                     superblock.free_all_but_live(self.live(), first);
                 }
-                superblock.recount();
+                superblock.recount(self.live(), first);
                 self.receive(&mut guard, index);
             }
             index = index.saturating_add(units.max(1));

@@ -2,7 +2,8 @@
 
 use crate::heap::slot::HeapSlot;
 use crate::superblock::live::Live;
-use crate::superblock::record::{Returned, Superblock};
+use crate::superblock::record::Superblock;
+use crate::superblock::returned::Returned;
 
 /// Storage for a pool's metadata, supplied by the caller, one record for each unit. It may hold
 /// anything: [`BufferPool::new`](crate::BufferPool::new) clears it. The pool has it for itself for
@@ -19,7 +20,7 @@ use crate::superblock::record::{Returned, Superblock};
 pub struct Storage<'m> {
     /// Records of units, 640 bytes each: their number is the arena's length.
     pub superblocks: &'m mut [Superblock],
-    /// Bits of returned slots, 576 bytes for each unit, touched only where other threads free.
+    /// Bits of returned slots, 1,088 bytes for each unit, touched only where other threads free.
     pub returned: &'m mut [Returned],
     /// Live bits, 512 bytes for each unit, touched only for superblocks.
     pub live: &'m mut [Live],

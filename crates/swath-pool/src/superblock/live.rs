@@ -28,7 +28,7 @@ impl Live {
 pub(crate) struct LiveBits<'m>(&'m [Live]);
 
 impl<'m> LiveBits<'m> {
-    pub(crate) fn new(units: &'m [Live]) -> Self {
+    pub(crate) const fn new(units: &'m [Live]) -> Self {
         Self(units)
     }
 

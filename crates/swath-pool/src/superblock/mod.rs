@@ -7,3 +7,4 @@ pub(crate) mod list;
 pub(crate) mod live;
 pub(crate) mod owner;
 pub(crate) mod record;
+pub(crate) mod returned;

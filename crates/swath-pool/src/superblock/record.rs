@@ -5,12 +5,15 @@
 //! second says that it is **free** with its superblock. A slot that is neither is in the cache of the
 //! superblock's heap. Both are written by the superblock's owner alone. The third says that another thread
 //! has **returned** it, and is set by that thread and taken by the owner; until then the slot is live.
-//! Above free and returned there is a summary, one bit for a word of 64 positions or for two:
+//! Above free and returned there is a summary, one bit for 64 positions or for 128:
 //!
 //! ```text
 //!   owner:      open ──► free[0] free[1] …        plain loads and stores
 //!   others: queued ──► returned[0] returned[1] …      one fetch_or each
 //! ```
+//!
+//! No flipped bit of these hands a slot out twice. A free one is believed only if the slot is not live and,
+//! since a cache is empty when it is refilled, not at hand either; a returned one stands there twice.
 //!
 //! The live bits stand in a table by themselves, one for each 16 bytes of the arena: from an address to
 //! its bit it takes one shift, and where no block begins there is no bit. The bits of free and returned
@@ -30,13 +33,14 @@
 //! A heap that finds a superblock on its list that is no longer its own pushes it on to
 //! the owner; `queued` stays as it is, and with it the right to push.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::superblock::atomic::{Shared32, Shared64};
 use crate::superblock::class::{LAYOUTS, OPEN, STARTS, SuperblockLayout, WORDS, slot_at, word_of};
 use crate::superblock::live::LiveBits;
 use crate::superblock::owner::Owner;
+use crate::superblock::returned::Returned;
 
 /// The record of one unit: storage that the caller supplies, one for each unit of
 /// the arena. All zeroes is a valid and the initial value.
@@ -50,7 +54,7 @@ use crate::superblock::owner::Owner;
 #[repr(C, align(64))]
 pub struct Superblock {
     // What every thread reads.
-    /// The owner in the low half; in the high half, for each two words of
+    /// The owner in the low half; in the high half, for each 128 positions of
     /// `returned` that may have bits, one bit: the summary `queued`.
     state: Shared64,
     pub(crate) slots: AtomicU32,
@@ -81,17 +85,6 @@ pub struct Superblock {
     pub(crate) free: [Shared64; WORDS],
 }
 
-/// The bits of slots that came back from other threads: storage that the caller
-/// supplies, one for each unit. All zeroes is a valid and the initial value.
-///
-/// An odd number of cache lines, so that the first ones of neighbours do not
-/// compete for one set of a cache.
-#[repr(C, align(64))]
-pub struct Returned {
-    words: [Shared64; WORDS],
-    _odd: [u64; 8],
-}
-
 /// The slots that a superblock collected.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Collected {
@@ -105,34 +98,6 @@ pub(crate) struct Collected {
 /// A free that was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Twice;
-
-impl Returned {
-    /// Makes a record without returned slots.
-    #[allow(clippy::new_without_default, reason = "storage, not a value")]
-    pub fn new() -> Self {
-        Self { words: core::array::from_fn(|_| Shared64::new(0)), _odd: [0; 8] }
-    }
-
-    #[inline]
-    pub(crate) fn has(&self, position: u32) -> bool {
-        self.words[word_of(position)].load(Relaxed) >> (position % 64) & 1 != 0
-    }
-
-    /// Pairs of words with bits, as a summary.
-    pub(crate) fn summary(&self) -> u32 {
-        let words = self.words.iter().enumerate();
-        words.fold(0, |bits, (i, word)| bits | u32::from(word.load(Relaxed) != 0) << (i / 2))
-    }
-
-    /// Counts the slots returned and not collected.
-    pub(crate) fn count(&self) -> u32 {
-        self.words.iter().map(|word| word.load(Relaxed).count_ones()).sum()
-    }
-
-    pub(crate) fn word(&self, index: usize) -> u64 {
-        self.words[index].load(Relaxed)
-    }
-}
 
 impl Superblock {
     /// Makes the record of a free unit.
@@ -264,16 +229,24 @@ impl Superblock {
         granules.wrapping_shr(self.shift.load(Relaxed).into()) as u32
     }
 
-    /// Slots that are not free: those returned and not yet taken count.
-    pub(crate) fn count_used(&self) -> u32 {
-        let free: u32 = self.free.iter().map(|word| word.load(Relaxed).count_ones()).sum();
-        self.slots.load(Relaxed).saturating_sub(free)
+    /// Slots that are not free: those returned and not yet taken count, and those that are live, whatever
+    /// the bits of free ones say. The live bits are as for [`collect_slots`](Self::collect_slots).
+    pub(crate) fn count_used(&self, live: LiveBits<'_>, first: usize) -> u32 {
+        let slots = self.slots.load(Relaxed);
+        // Of a record that was overwritten nothing is free.
+        let Some(class) = self.class() else { return slots };
+        let free =
+            self.free.iter().zip(&STARTS[class]).enumerate().map(|(index, (word, starts))| {
+                let free = word.load(Relaxed) & starts;
+                (free & !live.among(first, index, LAYOUTS[class].shift, free)).count_ones()
+            });
+        slots.saturating_sub(free.sum())
     }
 
     /// Sets the summary and the count from the bits, as the owner.
-    pub(crate) fn recount(&self) {
+    pub(crate) fn recount(&self, live: LiveBits<'_>, first: usize) {
         self.open.store(summary(&self.free), Relaxed);
-        self.set_used(self.count_used(), 0);
+        self.set_used(self.count_used(live, first), 0);
     }
 
     /// The next on its list of those with returned slots.
@@ -293,16 +266,16 @@ impl Superblock {
         position: u32,
         returned: &Returned,
     ) -> Result<Option<Owner>, Twice> {
-        let (index, bit) = (word_of(position), 1_u64 << (position % 64));
+        let (word, bits) = returned.place(position);
         // What the user wrote comes before what the next user reads.
-        let before = returned.words[index].fetch_or(bit, AcqRel);
-        if before & bit != 0 {
+        let before = word.fetch_or(bits, AcqRel);
+        if before & bits == bits {
             return Err(Twice);
         }
         if before != 0 {
             return Ok(None);
         }
-        let state = self.state.fetch_or(1 << (32 + index / 2), AcqRel);
+        let state = self.state.fetch_or(1 << (32 + word_of(position) / 2), AcqRel);
         Ok((state >> 32 == 0).then_some(Owner(state as u32)))
     }
 
@@ -343,11 +316,10 @@ impl Superblock {
             let pair = summary.trailing_zeros() as usize;
             summary &= summary - 1;
             for index in [2 * pair % WORDS, (2 * pair + 1) % WORDS] {
-                // If one comes later, so does the bit of the summary.
-                if returned.words[index].load(Relaxed) == 0 {
+                let bits = returned.take(index) & STARTS[class][index];
+                if bits == 0 {
                     continue;
                 }
-                let bits = returned.words[index].swap(0, Acquire) & STARTS[class][index];
                 let freed = live.clear_among(first, index, LAYOUTS[class].shift, bits);
                 if bits != freed {
                     taken.twice += (bits & !freed).count_ones();
@@ -417,29 +389,9 @@ mod tests {
     use crate::superblock::class::{CLASSES, GRANULE_SHIFT, SLOT_BYTES_MIN, UNIT_GRANULES_SHIFT};
     use crate::superblock::live::Live;
 
-    /// A record with bits in the words of `set`.
-    fn returned(set: impl IntoIterator<Item = usize>) -> Returned {
-        let returned = Returned::new();
-        for index in set {
-            returned.words[index].store(1 << (index * 7 % 64), Relaxed);
-        }
-        returned
-    }
-
-    /// One bit for each two words, set if either of them has any.
-    #[test]
-    fn the_summary_names_the_pairs_of_words_with_bits() {
-        assert_eq!(returned([]).summary(), 0);
-        assert_eq!(returned(0..WORDS).summary(), u32::MAX);
-        for index in 0..WORDS {
-            let pair = 1 << (index / 2);
-            assert_eq!(returned([index]).summary(), pair, "word {index}");
-            assert_eq!(returned([index, index ^ 1]).summary(), pair, "words of pair {index}");
-            let others = (0..WORDS).filter(|other| other / 2 != index / 2);
-            assert_eq!(returned(others).summary(), !pair, "all but pair {index}");
-            let far = (index + 2) % WORDS;
-            assert_eq!(returned([index, far]).summary(), pair | 1 << (far / 2));
-        }
+    /// Words of 64 positions that a record has.
+    fn waiting(returned: &Returned) -> [u64; WORDS] {
+        core::array::from_fn(|index| returned.word(index))
     }
 
     /// The position of a slot of a class.
@@ -447,26 +399,19 @@ mod tests {
         (slot * LAYOUTS[class].size) >> (GRANULE_SHIFT + LAYOUTS[class].shift)
     }
 
-    /// A full word counts as one bit does, and a slot is found where its bit is.
-    #[test]
-    fn slots_are_counted_and_found_by_their_bits() {
-        let returned = returned([3, 40]);
-        returned.words[40].store(u64::MAX, Relaxed);
-        assert_eq!((returned.count(), returned.summary()), (65, 1 << 1 | 1 << 20));
-        for position in 0..64 * WORDS as u32 {
-            let set = position == 3 * 64 + 21 || position / 64 == 40;
-            assert_eq!(returned.has(position), set, "position {position}");
-            assert_eq!(returned.word(position as usize / 64) >> (position % 64) & 1 != 0, set);
-        }
-    }
-
     /// A class whose superblocks have full words and a part of one, and one word that is not full.
     const CLASSES_HERE: [usize; 4] = [0, 2, 20, CLASSES - 1];
 
-    fn bits(words: &[Shared64]) -> Vec<bool> {
-        let bit = |i: usize| words[i / 64].load(Relaxed) >> (i % 64) & 1 != 0;
-        (0..64 * words.len()).map(bit).collect()
+    fn bits(words: [u64; WORDS]) -> Vec<bool> {
+        (0..64 * WORDS).map(|i| words[i / 64] >> (i % 64) & 1 != 0).collect()
     }
+
+    fn free_words(superblock: &Superblock) -> [u64; WORDS] {
+        superblock.free.each_ref().map(|word| word.load(Relaxed))
+    }
+
+    /// A live table with no block in it.
+    const NOTHING: LiveBits<'static> = LiveBits::new(&[]);
 
     #[test]
     fn a_superblock_begins_with_all_slots_of_its_class_free() {
@@ -478,13 +423,13 @@ mod tests {
                 (0..layout.slots).map(|slot| position(class, slot)).collect();
             let free: Vec<bool> =
                 (0..64 * WORDS as u32).map(|position| starts.contains(&position)).collect();
-            assert_eq!(bits(&superblock.free), free, "class {class}");
+            assert_eq!(bits(free_words(&superblock)), free, "class {class}");
             let open = starts.iter().fold(0, |open, position| open | 1_u64 << (position / 64));
             assert_eq!(superblock.open.load(Relaxed), open, "class {class}");
             superblock.fill();
             assert!(superblock.is_full() && superblock.used() == layout.slots as i32);
             assert_eq!(superblock.left.load(Relaxed), 1, "class {class}");
-            assert_eq!((superblock.class(), superblock.count_used()), (Some(class), 0));
+            assert_eq!((superblock.class(), superblock.count_used(NOTHING, 0)), (Some(class), 0));
             assert_eq!((superblock.owner(), superblock.queued()), (Owner::of(7, class), 5));
             for slot in [0, 1, layout.slots - 1] {
                 assert_eq!(superblock.slot(slot * layout.size), Some(slot), "class {class}");
@@ -514,19 +459,19 @@ mod tests {
         }
     }
 
-    /// Numbers of slots beyond all words, or below the free ones, are counted without harm.
+    /// Of numbers of slots beyond all words, or below the free ones, all count as in use.
     #[test]
     fn counts_of_an_overwritten_record_stay_in_bounds() {
         let superblock = Superblock::new();
         superblock.begin(0, Owner::of(1, 0));
         superblock.slots.store(u32::MAX, Relaxed);
-        assert_eq!(superblock.count_used(), u32::MAX - LAYOUTS[0].slots);
-        superblock.recount();
+        assert_eq!(superblock.count_used(NOTHING, 0), u32::MAX);
+        superblock.recount(NOTHING, 0);
         assert_eq!(superblock.open.load(Relaxed), u64::MAX);
         superblock.shift.store(u8::MAX, Relaxed);
         assert!(word_of(superblock.position(usize::MAX)) < WORDS);
         superblock.slots.store(3, Relaxed);
-        assert_eq!(superblock.count_used(), 0);
+        assert_eq!(superblock.count_used(NOTHING, 0), 3);
     }
 
     #[test]
@@ -668,14 +613,14 @@ mod tests {
                     bits
                 };
                 let free = expected(&|slot: u32| !used.contains(&slot) && !back.contains(&slot));
-                assert_eq!(bits(&superblock.free), free, "{place}");
+                assert_eq!(bits(free_words(&superblock)), free, "{place}");
                 let waits = expected(&|slot: u32| back.contains(&slot));
-                assert_eq!(bits(&returned.words), waits, "{place}");
+                assert_eq!(bits(waiting(&returned)), waits, "{place}");
                 assert_eq!((superblock.queued(), superblock.owner()), (queued, owner), "{place}");
                 let count = (used.len() + back.len()) as u32;
-                assert_eq!(superblock.count_used(), count, "{place}");
+                assert_eq!(superblock.count_used(live(), FIRST), count, "{place}");
                 let open = superblock.open.load(Relaxed);
-                superblock.recount();
+                superblock.recount(live(), FIRST);
                 let exact = superblock.open.load(Relaxed);
                 let words = superblock.free.iter().enumerate();
                 let expected =
