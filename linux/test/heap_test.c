@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * Requests to a dma-heap, and checks of what it gives. Runs in the guest of `cargo xtask linux`, against
+ * Swath's heap or the kernel's own.
+ *
+ *   heap_test HEAP availability BYTES COUNT      of COUNT buffers held together, how many are one run
+ *   heap_test HEAP latency BYTES COUNT           microseconds of an allocation: median, 99th percentile
+ *   heap_test HEAP random COUNT SEED             allocations and frees at random: no frame twice, zeroed
+ *   heap_test HEAP limits                        flags: what they promise, and what is refused
+ *   heap_test HEAP killed COUNT SEED             users that are killed with buffers in use
+ *   heap_test - fragment PERCENT SEED            memory in pieces, until it is killed
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/dma-buf.h>
+#include <linux/dma-heap.h>
+
+#include "swath_heap.h"
+
+#define FRAME 4096ull
+#define CHECK(what) ((what) ? (void)0 : fail(__LINE__, #what))
+
+static int heap = -1;
+static bool swaths;
+
+static void fail(int line, const char *what)
+{
+	fprintf(stderr, "heap_test.c:%d: %s does not hold (%s)\n", line, what, strerror(errno));
+	exit(1);
+}
+
+static uint64_t state;
+
+/* xorshift64*, of which the upper bits are random. */
+static uint64_t below(uint64_t n)
+{
+	state ^= state >> 12;
+	state ^= state << 25;
+	state ^= state >> 27;
+	return (state * 0x2545F4914F6CDD1Dull >> 11) % n;
+}
+
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
+}
+
+/* Returns a buffer's descriptor, or -errno. */
+static int allocate(uint64_t len, uint64_t flags)
+{
+	struct dma_heap_allocation_data data = {
+		.len = len, .fd_flags = O_RDWR | O_CLOEXEC, .heap_flags = flags,
+	};
+
+	return ioctl(heap, DMA_HEAP_IOCTL_ALLOC, &data) ? -errno : (int)data.fd;
+}
+
+/* Writes a buffer's runs, and returns how many they are. */
+static uint32_t extents_of(int fd, struct swath_heap_extent *extents, uint32_t room)
+{
+	struct swath_heap_extents asked = {
+		.fd = fd, .room = room, .extents = (uintptr_t)extents,
+	};
+
+	CHECK(!ioctl(heap, SWATH_HEAP_IOCTL_EXTENTS, &asked));
+	return asked.count;
+}
+
+static uint64_t *map(int fd, uint64_t len)
+{
+	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	CHECK(at != MAP_FAILED);
+	return at;
+}
+
+static void sync_buffer(int fd, uint64_t flags)
+{
+	struct dma_buf_sync sync = { .flags = flags | DMA_BUF_SYNC_RW };
+
+	CHECK(!ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync));
+}
+
+static void availability(uint64_t len, unsigned count)
+{
+	unsigned given = 0, one = 0;
+	int fds[count];
+
+	for (unsigned i = 0; i < count; i++) {
+		fds[i] = allocate(len, 0);
+		if (fds[i] < 0)
+			continue;
+		given++;
+		/* The kernel's CMA heap gives one run or nothing. */
+		one += !swaths || extents_of(fds[i], NULL, 0) == 1;
+	}
+	printf("availability bytes %" PRIu64 " asked %u given %u one_run %u\n", len, count, given, one);
+	for (unsigned i = 0; i < count; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void latency(uint64_t len, unsigned count)
+{
+	double *us = calloc(count, sizeof(*us));
+	unsigned given = 0;
+
+	CHECK(us);
+	for (unsigned i = 0; i < count; i++) {
+		double start = now_us();
+		int fd = allocate(len, 0);
+
+		if (fd < 0)
+			continue;
+		us[given++] = now_us() - start;
+		close(fd);
+		/* A user does something with a buffer; the next comes later. */
+		usleep(2000);
+	}
+	qsort(us, given, sizeof(*us), ascending);
+	if (given)
+		printf("latency bytes %" PRIu64 " asked %u given %u p50_us %.1f p99_us %.1f max_us %.1f\n", len,
+		       count, given, us[given / 2], us[given * 99 / 100], us[given - 1]);
+	else
+		printf("latency bytes %" PRIu64 " asked %u given 0\n", len, count);
+	free(us);
+}
+
+struct held {
+	int fd;
+	uint64_t *at;
+	uint64_t len;
+	uint64_t stamp;
+	uint32_t count;
+	struct swath_heap_extent extents[64];
+};
+
+/* Physical frames that are out; the guest's memory ends below 64 GiB. */
+static uint8_t out[(64ull << 30) / FRAME / 8];
+
+static void mark(const struct held *held, bool is_out)
+{
+	for (uint32_t i = 0; i < held->count; i++) {
+		uint64_t frame = held->extents[i].address / FRAME;
+		uint64_t end = frame + held->extents[i].len / FRAME;
+
+		CHECK(end <= sizeof(out) * 8);
+		for (; frame < end; frame++) {
+			CHECK(!!(out[frame / 8] & 1 << frame % 8) != is_out);
+			out[frame / 8] ^= 1 << frame % 8;
+		}
+	}
+}
+
+/* Words of a page that a buffer's stamp is written to. */
+static void stamp(struct held *held)
+{
+	for (uint64_t i = 0; i < held->len / 8; i += 64)
+		held->at[i] = held->stamp ^ i;
+}
+
+static void check_stamp(const struct held *held)
+{
+	for (uint64_t i = 0; i < held->len / 8; i += 64)
+		CHECK(held->at[i] == (held->stamp ^ i));
+}
+
+static void drop(struct held *held)
+{
+	check_stamp(held);
+	mark(held, false);
+	munmap(held->at, held->len);
+	close(held->fd);
+	held->at = NULL;
+}
+
+static void random_steps(unsigned count, uint64_t seed)
+{
+	enum { SLOTS = 256 };
+	static struct held held[SLOTS];
+	unsigned given = 0, refused = 0, scattered = 0;
+
+	state = seed * 2 + 1;
+	for (unsigned i = 0; i < count; i++) {
+		struct held *slot = &held[below(SLOTS)];
+		uint64_t pages = 1ull << below(11), flags = below(2) ? SWATH_HEAP_SCATTER : 0;
+		int fd;
+
+		if (slot->at) {
+			drop(slot);
+			continue;
+		}
+		pages += below(pages);
+		fd = allocate(pages * FRAME, flags);
+		if (fd < 0) {
+			CHECK(fd == -ENOSPC);
+			refused++;
+			continue;
+		}
+		given++;
+		slot->fd = fd;
+		slot->len = pages * FRAME;
+		slot->at = map(fd, slot->len);
+		slot->stamp = seed << 32 ^ i;
+		slot->count = extents_of(fd, slot->extents, 64);
+		CHECK(slot->count >= 1 && slot->count <= 64 && (flags || slot->count == 1));
+		scattered += slot->count > 1;
+		mark(slot, true);
+		for (uint64_t k = 0; k < slot->len / 8; k += 64)
+			CHECK(slot->at[k] == 0);
+		stamp(slot);
+	}
+	for (unsigned i = 0; i < SLOTS; i++)
+		if (held[i].at)
+			drop(&held[i]);
+	printf("random steps %u given %u refused %u scattered %u\n", count, given, refused, scattered);
+}
+
+static void limits(void)
+{
+	struct swath_heap_extent extent;
+	struct swath_heap_extents wrong = { .fd = STDIN_FILENO };
+	uint64_t *at;
+	int fd;
+
+	/* What no heap takes. */
+	CHECK(allocate(0, 0) == -EINVAL);
+	CHECK(allocate(1ull << 50, 0) == -EINVAL);
+	CHECK(allocate(UINT64_MAX, 0) == -EINVAL);
+	CHECK(allocate(FRAME, 1ull << 40) == -EINVAL);
+	CHECK(allocate(FRAME, SWATH_HEAP_ALIGN(22)) == -EINVAL);
+	CHECK(allocate(FRAME, SWATH_HEAP_ADDRESS_BITS(12)) == -EINVAL);
+	CHECK(allocate(3 * FRAME, SWATH_HEAP_BOUNDARY(13)) == -EINVAL);
+	CHECK(ioctl(heap, SWATH_HEAP_IOCTL_EXTENTS, &wrong) && errno == EINVAL);
+	wrong.fd = 999;
+	CHECK(ioctl(heap, SWATH_HEAP_IOCTL_EXTENTS, &wrong) && errno == EBADF);
+	CHECK(ioctl(heap, SWATH_HEAP_IOCTL_EXTENTS, NULL) && errno == EFAULT);
+	CHECK(ioctl(heap, _IO('H', 0x77)) && errno == ENOTTY);
+
+	/* A length is rounded up to pages. */
+	fd = allocate(100, 0);
+	CHECK(fd >= 0 && extents_of(fd, &extent, 1) == 1 && extent.len % FRAME == 0);
+	CHECK(mmap(NULL, FRAME, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) == MAP_FAILED);
+	CHECK(lseek(fd, 0, SEEK_END) == (off_t)FRAME);
+	at = map(fd, FRAME);
+	sync_buffer(fd, DMA_BUF_SYNC_START);
+	at[0] = 7;
+	sync_buffer(fd, DMA_BUF_SYNC_END);
+	/* Memory is the mapping's until that ends, whoever closes the file. */
+	close(fd);
+	CHECK(at[0] == 7);
+	munmap(at, FRAME);
+
+	for (unsigned shift = 12; shift <= 21; shift++) {
+		fd = allocate(FRAME << (shift - 12), SWATH_HEAP_ALIGN(shift));
+		CHECK(fd >= 0 && extents_of(fd, &extent, 1) == 1);
+		CHECK(extent.address % (1ull << shift) == 0);
+		close(fd);
+		fd = allocate(FRAME, SWATH_HEAP_BOUNDARY(shift));
+		if (fd == -EOPNOTSUPP)
+			continue;
+		CHECK(fd >= 0);
+		close(fd);
+		fd = allocate(FRAME << (shift - 12), SWATH_HEAP_BOUNDARY(shift));
+		CHECK(fd >= 0 && extents_of(fd, &extent, 1) == 1);
+		CHECK(extent.address >> shift == (extent.address + extent.len - 1) >> shift);
+		close(fd);
+	}
+	for (unsigned bits = 24; bits <= 36; bits += 4) {
+		fd = allocate(16 * FRAME, SWATH_HEAP_ADDRESS_BITS(bits));
+		printf("limits address_bits %u %s\n", bits, fd >= 0 ? "given" : strerror(-fd));
+		if (fd < 0) {
+			CHECK(fd == -ENOSPC || fd == -EOPNOTSUPP);
+			continue;
+		}
+		CHECK(extents_of(fd, &extent, 1) == 1 && extent.address + extent.len <= 1ull << bits);
+		close(fd);
+	}
+	printf("limits hold\n");
+}
+
+static void killed(unsigned count, uint64_t seed)
+{
+	state = seed * 2 + 1;
+	for (unsigned i = 0; i < count; i++) {
+		unsigned steps = 1 + below(40);
+		int ready[2];
+		pid_t child;
+		char byte;
+
+		CHECK(!pipe(ready));
+		child = fork();
+		CHECK(child >= 0);
+		if (!child) {
+			for (unsigned k = 0;; k++) {
+				uint64_t len = FRAME << below(9);
+				int fd = allocate(len, SWATH_HEAP_SCATTER);
+
+				if (fd >= 0)
+					memset(map(fd, len), 1, len);
+				if (k == steps && write(ready[1], "k", 1) != 1)
+					_exit(1);
+			}
+		}
+		close(ready[1]);
+		CHECK(read(ready[0], &byte, 1) == 1);
+		CHECK(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
+		close(ready[0]);
+	}
+	printf("killed %u\n", count);
+}
+
+/* Fills memory with pages of several kinds, frees every other one at random, and keeps the rest. */
+static void fragment(unsigned percent, uint64_t seed)
+{
+	uint64_t pages = sysconf(_SC_AVPHYS_PAGES) * (uint64_t)percent / 100;
+	char *at = mmap(NULL, pages * FRAME, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned pipes = 0;
+
+	CHECK(at != MAP_FAILED);
+	state = seed * 2 + 1;
+	madvise(at, pages * FRAME, MADV_NOHUGEPAGE);
+	for (uint64_t i = 0; i < pages; i++) {
+		int ends[2];
+
+		at[i * FRAME] = 1;
+		/* A pipe's pages cannot be moved: one in a hundred. */
+		if (below(100) || pipes >= 400 || pipe(ends))
+			continue;
+		pipes++;
+		fcntl(ends[1], F_SETFL, O_NONBLOCK);
+		for (int k = 0; k < 16; k++)
+			if (write(ends[1], at, FRAME) < 0)
+				break;
+	}
+	for (uint64_t i = 0; i < pages; i++)
+		if (below(2))
+			madvise(at + i * FRAME, FRAME, MADV_DONTNEED);
+	printf("fragmented %" PRIu64 " pages %u pipes\n", pages, pipes);
+	fflush(stdout);
+	pause();
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 2 ? argv[2] : "";
+	uint64_t first = argc > 3 ? strtoull(argv[3], NULL, 0) : 0;
+	uint64_t second = argc > 4 ? strtoull(argv[4], NULL, 0) : 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc > 1 && strcmp(argv[1], "-")) {
+		heap = open(argv[1], O_RDONLY | O_CLOEXEC);
+		if (heap < 0) {
+			perror(argv[1]);
+			return 2;
+		}
+		swaths = strstr(argv[1], "swath") != NULL;
+	}
+	if (!strcmp(mode, "availability"))
+		availability(first, second);
+	else if (!strcmp(mode, "latency"))
+		latency(first, second);
+	else if (!strcmp(mode, "random"))
+		random_steps(first, second);
+	else if (!strcmp(mode, "limits"))
+		limits();
+	else if (!strcmp(mode, "killed"))
+		killed(first, second);
+	else if (!strcmp(mode, "fragment"))
+		fragment(first, second);
+	else
+		return 2;
+	return 0;
+}
