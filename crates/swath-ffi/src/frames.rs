@@ -173,21 +173,27 @@ pub unsafe extern "C" fn swath_frames_create(
         // SAFETY: as the caller says.
         let map = unsafe { swath_map::look(map) }?;
         let (config, best_fit) = checked(config)?;
-        let make = |words: Words| -> Outcome<_> {
-            let mut made = if best_fit {
-                Frames::BestFit(PageBuddy::new_allocated(map, config, words)?)
-            } else {
-                Frames::HeadOfList(PageBuddy::new_allocated(map, config, words)?)
-            };
+        let finish = |made: &mut RefCell<Frames>| -> Outcome<()> {
+            let made = made.get_mut();
+            either!(made, buddy => buddy.lay_out(map, config)?);
             if all_free != 0 {
                 for &area in map.areas() {
                     made.free(area)?;
                 }
             }
-            Ok(RefCell::new(made))
+            Ok(())
         };
+        // Apart, so that neither passes through a place on the stack that is as large as both.
+        let best = |words| RefCell::new(Frames::BestFit(PageBuddy::vacant(words)));
+        let head = |words| RefCell::new(Frames::HeadOfList(PageBuddy::vacant(words)));
         // SAFETY: as the caller says.
-        unsafe { swath_frames::create(storage, len_bytes, words, frames, make) }
+        unsafe {
+            if best_fit {
+                swath_frames::create_in_place(storage, len_bytes, words, frames, best, finish)
+            } else {
+                swath_frames::create_in_place(storage, len_bytes, words, frames, head, finish)
+            }
+        }
     };
     swath_result::of(create())
 }

@@ -54,6 +54,55 @@ pub(crate) trait Opaque: Sized {
         out: *mut *mut Self,
         make: impl FnOnce(Words) -> Outcome<Self::Inner>,
     ) -> Outcome<()> {
+        // SAFETY: as the caller says.
+        let (object, words, out) = unsafe { Self::place(storage, len_bytes, words, out) }?;
+        let inner = make(words)?;
+        // SAFETY: aligned and long enough; `out` can be written as the caller says.
+        unsafe {
+            object.write(Object { tag: Self::TAG, inner });
+            out.write(object.as_ptr().cast());
+        }
+        Ok(())
+    }
+
+    /// Makes an object as [`create`](Self::create) does, but where it is to stay: `start` makes little
+    /// of it, which the compiler writes there, and `finish` the rest. No copy of it is on the stack,
+    /// of which a kernel has 8 or 16 KiB.
+    ///
+    /// # Safety
+    /// As for [`create`](Self::create).
+    unsafe fn create_in_place(
+        storage: *mut c_void,
+        len_bytes: usize,
+        words: usize,
+        out: *mut *mut Self,
+        start: impl FnOnce(Words) -> Self::Inner,
+        finish: impl FnOnce(&mut Self::Inner) -> Outcome<()>,
+    ) -> Outcome<()> {
+        // SAFETY: as the caller says.
+        let (object, words, out) = unsafe { Self::place(storage, len_bytes, words, out) }?;
+        // SAFETY: aligned and long enough, and nobody else's; it is no object to C without its tag.
+        let made = unsafe {
+            object.write(Object { tag: 0, inner: start(words) });
+            &mut *object.as_ptr()
+        };
+        finish(&mut made.inner)?;
+        made.tag = Self::TAG;
+        // SAFETY: `out` can be written as the caller says.
+        unsafe { out.write(object.as_ptr().cast()) };
+        Ok(())
+    }
+
+    /// Finds the place of an object in `storage`, and the words behind it, cleared.
+    ///
+    /// # Safety
+    /// As for [`create`](Self::create).
+    unsafe fn place(
+        storage: *mut c_void,
+        len_bytes: usize,
+        words: usize,
+        out: *mut *mut Self,
+    ) -> Outcome<(NonNull<Object<Self::Inner>>, Words, NonNull<*mut Self>)> {
         let (Some(start), Some(out)) = (NonNull::new(storage.cast::<u8>()), NonNull::new(out))
         else {
             return fail(SWATH_NULL, 0);
@@ -72,13 +121,7 @@ pub(crate) trait Opaque: Sized {
             first.write_bytes(0, words);
             (object.cast::<Object<Self::Inner>>(), slice::from_raw_parts_mut(first.as_ptr(), words))
         };
-        let inner = make(words)?;
-        // SAFETY: aligned and long enough; `out` can be written as the caller says.
-        unsafe {
-            object.write(Object { tag: Self::TAG, inner });
-            out.write(object.as_ptr().cast());
-        }
-        Ok(())
+        Ok((object, words, out))
     }
 
     /// Tells whether a pointer of C is to such an object. No reference is formed.

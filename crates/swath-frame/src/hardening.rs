@@ -82,6 +82,9 @@ pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
 /// A place for the first contradiction; in the tier that looks for none it is nothing.
 #[doc(hidden)]
 pub trait Latch: Clone + core::fmt::Debug + Default {
+    /// No contradiction.
+    const OPEN: Self;
+
     /// Returns the contradiction that is kept.
     fn fault(&self) -> Option<WordFault>;
 
@@ -90,6 +93,8 @@ pub trait Latch: Clone + core::fmt::Debug + Default {
 }
 
 impl Latch for () {
+    const OPEN: Self = ();
+
     #[inline(always)]
     fn fault(&self) -> Option<WordFault> {
         None
@@ -101,6 +106,8 @@ impl Latch for () {
 }
 
 impl Latch for Option<WordFault> {
+    const OPEN: Self = None;
+
     #[inline(always)]
     fn fault(&self) -> Option<WordFault> {
         self.as_ref().copied()

@@ -140,6 +140,22 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageBuddy<W, R, H> {
         Ok(Self { storage, state })
     }
 
+    /// An allocator of no frames, which [`lay_out`](Self::lay_out) makes one of a map's where it stands:
+    /// by value an allocator may be some 7 KiB, more than a kernel's stack has room for.
+    #[inline(always)]
+    pub fn vacant(storage: W) -> Self {
+        Self { storage, state: State::VACANT }
+    }
+
+    /// Makes of a [`vacant`](Self::vacant) allocator what [`new_allocated`](Self::new_allocated) would
+    /// make in its storage.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new); the allocator is of no use then.
+    pub fn lay_out(&mut self, map: &MemoryMap<'_>, config: BuddyConfig) -> Result<(), BuildError> {
+        self.state.build(map, config, &mut self.storage)
+    }
+
     /// The orders that have a list.
     pub fn config(&self) -> BuddyConfig {
         self.state.config()

@@ -39,7 +39,7 @@ pub trait Rule: Clone + core::fmt::Debug + sealed::Sealed {
     fn storage_words(units: u64, node_max: u64) -> u64;
     /// A rule that has no classes yet.
     #[doc(hidden)]
-    fn new() -> Self;
+    const NEW: Self;
     /// Sets up class `i`, which is empty, in the storage from `at` on.
     #[doc(hidden)]
     fn add_class(&mut self, storage: &mut [u64], i: usize, at: usize, units: u64, node_max: u64);
@@ -111,9 +111,7 @@ impl Rule for HeadOfList {
         0
     }
 
-    fn new() -> Self {
-        Self(())
-    }
+    const NEW: Self = Self(());
 
     fn add_class(&mut self, _: &mut [u64], _: usize, _: usize, _: u64, _: u64) {}
 
@@ -379,9 +377,7 @@ impl Rule for BestFit {
         Bitmap::storage_words(numbers) + tag_words(units, node_max)
     }
 
-    fn new() -> Self {
-        Self { runs: [Runs::NONE; CLASSES_MAX] }
-    }
+    const NEW: Self = Self { runs: [Runs::NONE; CLASSES_MAX] };
 
     fn add_class(&mut self, storage: &mut [u64], i: usize, at: usize, units: u64, node_max: u64) {
         if node_max == 1 {

@@ -93,33 +93,54 @@ impl<R: Rule, H: Hardening> State<R, H> {
         config: BuddyConfig,
         s: &mut [u64],
     ) -> Result<Self, BuildError> {
+        let mut state = Self::VACANT;
+        state.build(map, config, s)?;
+        Ok(state)
+    }
+
+    /// The state over no frames at all.
+    pub(crate) const VACANT: Self = State {
+        classes: [Class::NONE; CLASSES_MAX],
+        last: 0,
+        granularity: 0,
+        siblings: 0,
+        parent_firsts: 0,
+        parent_lasts: 0,
+        nonempty: 0,
+        allocated_words: 0,
+        span: Extent::new(Pfn::new(0), 0),
+        total: 0,
+        free: 0,
+        rule: R::NEW,
+        areas: Areas::NONE,
+        solid_word: 0,
+        latch: H::Latch::OPEN,
+    };
+
+    /// Makes a vacant state that of `map`, all of whose frames are allocated; what it is after an error
+    /// is of no use.
+    pub(crate) fn build(
+        &mut self,
+        map: &MemoryMap<'_>,
+        config: BuddyConfig,
+        s: &mut [u64],
+    ) -> Result<(), BuildError> {
         let span = map.span();
         let (needed_words, given_words) = (Self::storage_words(map, config), s.len());
         if needed_words > given_words {
             return Err(BuildError::Storage { needed_words, given_words });
         }
         let size = 1 << config.granularity.min(6);
-        let (siblings, parent_firsts) = match config.last {
-            0 => (0, 0),
-            _ => (ones(size), (0..64).step_by(size).fold(0, |firsts, first| firsts | 1 << first)),
-        };
-        let mut state = State {
-            classes: [Class::NONE; CLASSES_MAX],
-            last: config.last,
-            granularity: config.granularity,
-            siblings,
-            parent_firsts,
-            parent_lasts: parent_firsts << (size - 1),
-            nonempty: 0,
-            allocated_words: Self::allocated_words(span) as usize,
-            span,
-            total: map.total_frames(),
-            free: 0,
-            rule: R::new(),
-            areas: Areas::NONE,
-            solid_word: 0,
-            latch: H::Latch::default(),
-        };
+        if config.last > 0 {
+            self.siblings = ones(size);
+            self.parent_firsts = (0..64).step_by(size).fold(0, |firsts, first| firsts | 1 << first);
+        }
+        self.parent_lasts = self.parent_firsts << (size - 1);
+        self.last = config.last;
+        self.granularity = config.granularity;
+        self.allocated_words = Self::allocated_words(span) as usize;
+        self.span = span;
+        self.total = map.total_frames();
         let mut at = Self::allocated_words(span);
         for i in 0..config.classes() {
             let ClassLayout { base, units, rule_at, end } = layout::<R>(span, config, i, at);
@@ -128,7 +149,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             }
             let order = i as u32 * config.granularity;
             let first = (span.start.raw() + ((1 << order) - 1)) >> order;
-            state.classes[i] = Class {
+            self.classes[i] = Class {
                 free: Bitmap::new(s, at as usize, units),
                 base,
                 first,
@@ -139,23 +160,23 @@ impl<R: Rule, H: Hardening> State<R, H> {
                 granularity: config.granularity,
             };
             let node_max = config.node_max(i);
-            state.rule.add_class(s, i, rule_at as usize, units, node_max);
+            self.rule.add_class(s, i, rule_at as usize, units, node_max);
             at = end;
         }
         if H::CHECKED {
             // Holes are what is allocated for ever.
-            s[..state.allocated_words].fill(u64::MAX);
-            state.areas = Areas::new(map, s, at as usize);
-            let solid = state.areas.solid.start.raw();
-            state.solid_word = (solid.saturating_sub(state.classes[0].base) / 64) as usize;
-            return Ok(state);
+            s[..self.allocated_words].fill(u64::MAX);
+            self.areas = Areas::new(map, s, at as usize);
+            let solid = self.areas.solid.start.raw();
+            self.solid_word = (solid.saturating_sub(self.classes[0].base) / 64) as usize;
+            return Ok(());
         }
-        let allocated = &mut s[..state.allocated_words];
+        let allocated = &mut s[..self.allocated_words];
         allocated.fill(0);
         for area in map.areas() {
-            set(allocated, state.frame(area.start.raw()), area.count as usize);
+            set(allocated, self.frame(area.start.raw()), area.count as usize);
         }
-        Ok(state)
+        Ok(())
     }
 
     /// Makes all frames of `map` free; all are allocated so far.
