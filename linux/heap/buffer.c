@@ -290,13 +290,19 @@ static const struct dma_buf_ops buffer_ops = {
 	.release = release,
 };
 
-/* Allocates a run, and waits for what is being zeroed if there is none without it. */
+/* Allocates a run; if there is none, waits for what is being zeroed, as long as more becomes free. */
 static int allocate(struct pool *pool, const struct place *place, bool shorter, struct run *run)
 {
-	int err = pool_allocate(pool, place, shorter, run);
+	u64 frees;
+	int err;
 
-	if (err == -ENOSPC && flush_work(&clean_work))
+	do {
+		frees = READ_ONCE(pool->frees);
 		err = pool_allocate(pool, place, shorter, run);
+		if (err != -ENOSPC && err != -EBUSY)
+			break;
+		flush_work(&clean_work);
+	} while (READ_ONCE(pool->frees) != frees && !fatal_signal_pending(current));
 	return err;
 }
 
@@ -308,7 +314,7 @@ static int fill(struct buffer *buffer, const struct place *place, bool scatter)
 	int err;
 
 	err = allocate(buffer->pool, place, false, &run);
-	if (err == -ENOSPC && scatter)
+	if ((err == -ENOSPC || err == -EBUSY) && scatter)
 		err = allocate(buffer->pool, place, true, &run);
 	while (!err) {
 		more = kvrealloc(buffer->runs, (buffer->nr_runs + 1) * sizeof(run), GFP_KERNEL);
@@ -354,6 +360,25 @@ static int make_table(struct buffer *buffer)
 		}
 	}
 	return 0;
+}
+
+/* Counts why a request failed, and returns what its user is told. */
+static int count_failure(struct pool *pool, const struct place *place, int err)
+{
+	switch (err) {
+	case -EBUSY:
+		pool_failed(pool, FAILED_MIGRATION);
+		return -ENOSPC;
+	case -ENOSPC:
+		pool_failed(pool, place->count > pool_free_frames(pool) ? FAILED_FRAMES : FAILED_RUN);
+		return -ENOSPC;
+	case -EINVAL:
+	case -EOPNOTSUPP:
+		pool_failed(pool, FAILED_ARGUMENT);
+		return err;
+	default:
+		return err;
+	}
 }
 
 /**
@@ -405,7 +430,7 @@ free:
 		pool_free(pool, buffer->runs[i]);
 	kvfree(buffer->runs);
 	kfree(buffer);
-	return ERR_PTR(err);
+	return ERR_PTR(count_failure(pool, place, err));
 }
 
 /* Copies the runs of a buffer of this heap, which the caller frees with kvfree(). */

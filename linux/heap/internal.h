@@ -135,6 +135,7 @@ struct pool {
 	unsigned long nr_buffers;
 	unsigned long nr_runs;
 	u64 allocations;
+	u64 frees;
 	u64 given;
 	u64 taken;
 	atomic64_t failures[FAILURES];
@@ -156,6 +157,7 @@ int pool_allocate(struct pool *pool, const struct place *place, bool shorter, st
 void pool_free(struct pool *pool, struct run run);
 void pool_trim(struct pool *pool, unsigned long keep, unsigned long most);
 unsigned long pool_spare(const struct pool *pool);
+unsigned long pool_free_frames(struct pool *pool);
 void pool_failed(struct pool *pool, enum failure why);
 
 /* buffer.c */

@@ -180,8 +180,8 @@ static int take_window(struct pool *pool, unsigned long window, unsigned long le
  * @shorter: a shorter run will do: the longest that is found
  * @run:     is set
  *
- * -ENOSPC: there is no such run, and none could be had from the system; -EOPNOTSUPP: the policy does
- * not know such a limit; -EINVAL; -EINTR.
+ * -ENOSPC: there is no such run; -EBUSY: the system did not leave the memory for one; -EOPNOTSUPP: the
+ * policy does not know such a limit; -EINVAL; -EINTR.
  */
 int pool_allocate(struct pool *pool, const struct place *place, bool shorter, struct run *run)
 {
@@ -190,7 +190,7 @@ int pool_allocate(struct pool *pool, const struct place *place, bool shorter, st
 
 	err = try_allocate(pool, place, shorter, run);
 	if (err != -ENOSPC)
-		goto end;
+		return err;
 	mutex_lock(&pool->taking);
 	for (windows = 0; windows < WINDOWS_MAX && err == -ENOSPC; windows++) {
 		struct place part = *place;
@@ -213,18 +213,7 @@ int pool_allocate(struct pool *pool, const struct place *place, bool shorter, st
 			err = try_allocate(pool, place, shorter, run);
 	}
 	mutex_unlock(&pool->taking);
-end:
-	if (err == -ENOSPC) {
-		if (place->count > pool->nr_chunks * CHUNK_FRAMES)
-			pool_failed(pool, FAILED_FRAMES);
-		else if (!was_left)
-			pool_failed(pool, FAILED_MIGRATION);
-		else
-			pool_failed(pool, FAILED_RUN);
-	} else if (err) {
-		pool_failed(pool, FAILED_ARGUMENT);
-	}
-	return err;
+	return err == -ENOSPC && !was_left ? -EBUSY : err;
 }
 
 /* Frees a run that was allocated, and is zeroed again. */
@@ -233,10 +222,22 @@ void pool_free(struct pool *pool, struct run run)
 	mutex_lock(&pool->lock);
 	count_used(pool, run, -1);
 	pool->nr_runs--;
+	WRITE_ONCE(pool->frees, pool->frees + 1);
 	pool->policy->free(pool, run);
 	mutex_unlock(&pool->lock);
 	if (pool->on_demand)
 		pool_trim(pool, 0, ULONG_MAX);
+}
+
+/* Frames that are free in held chunks, or the system's to give. */
+unsigned long pool_free_frames(struct pool *pool)
+{
+	unsigned long frames;
+
+	mutex_lock(&pool->lock);
+	frames = pool->policy->count(pool) + (pool->nr_chunks - pool->nr_held) * CHUNK_FRAMES;
+	mutex_unlock(&pool->lock);
+	return frames;
 }
 
 /* Chunks that hold no buffer and may go back, about. */

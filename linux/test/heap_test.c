@@ -7,6 +7,9 @@
  *   heap_test HEAP latency BYTES COUNT           microseconds of an allocation: median, 99th percentile
  *   heap_test HEAP random COUNT SEED             allocations and frees at random: no frame twice, zeroed
  *   heap_test HEAP limits                        flags: what they promise, and what is refused
+ *   heap_test HEAP device SEED                   an emulated device copies through buffers that it reaches
+ *   heap_test HEAP full                          all is taken, refused, given back, and taken again
+ *   heap_test HEAP pressure                      the system takes unused chunks, and the heap takes them again
  *   heap_test HEAP killed COUNT SEED             users that are killed with buffers in use
  *   heap_test - fragment PERCENT SEED            memory in pieces, until it is killed
  */
@@ -21,6 +24,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -302,6 +306,124 @@ static void limits(void)
 	printf("limits hold\n");
 }
 
+struct edu_copy {
+	uint32_t fd;
+	uint32_t pad;
+	uint64_t from;
+	uint64_t to;
+};
+
+/* The device puts out 28 bits of address: buffers below reach it, others are refused, not copied. */
+static void device(uint64_t seed)
+{
+	enum { PAGES = 700, COPIES = 8 };
+	int edu = open("/dev/swath_edu", O_RDWR | O_CLOEXEC), fd;
+	uint64_t *at;
+
+	CHECK(edu >= 0);
+	state = seed * 2 + 1;
+	fd = allocate(PAGES * FRAME, SWATH_HEAP_ADDRESS_BITS(28));
+	CHECK(fd >= 0);
+	at = map(fd, PAGES * FRAME);
+	for (uint64_t i = 0; i < PAGES * FRAME / 8; i++)
+		at[i] = seed ^ i * 0x9E3779B97F4A7C15ull;
+	for (unsigned i = 0; i < COPIES; i++) {
+		struct edu_copy copy = { .fd = fd, .from = below(PAGES) * FRAME, .to = below(PAGES) * FRAME };
+
+		CHECK(!ioctl(edu, _IOW('E', 1, struct edu_copy), &copy));
+		CHECK(!memcmp((char *)at + copy.from, (char *)at + copy.to, FRAME));
+	}
+	munmap(at, PAGES * FRAME);
+	close(fd);
+	/* Areas above 256 MiB are the larger part: some buffer lies there. */
+	for (unsigned i = 0; i < 64; i++) {
+		struct edu_copy copy = { .to = FRAME };
+		struct swath_heap_extent extent;
+
+		fd = allocate(4 << 20, 0);
+		CHECK(fd >= 0 && extents_of(fd, &extent, 1) == 1);
+		if (extent.address + extent.len <= 1 << 28)
+			continue;
+		copy.fd = fd;
+		CHECK(ioctl(edu, _IOW('E', 1, struct edu_copy), &copy) && errno == ERANGE);
+		printf("device copies %u, refuses %#" PRIx64 "\n", COPIES, (uint64_t)extent.address);
+		return;
+	}
+	CHECK(!"a buffer above 256 MiB");
+}
+
+static uint64_t read_number(const char *path, const char *name)
+{
+	FILE *file = fopen(path, "r");
+	char line[256];
+	uint64_t value = UINT64_MAX;
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, strlen(name)))
+			value = strtoull(line + strlen(name), NULL, 0);
+	fclose(file);
+	CHECK(value != UINT64_MAX);
+	return value;
+}
+
+/* Takes single megabytes until there is none, twice; returns how many there were. */
+static unsigned take_all(void)
+{
+	static int fds[1 << 16];
+	unsigned count = 0;
+
+	while ((fds[count] = allocate(1 << 20, 0)) >= 0)
+		count++;
+	CHECK(fds[count] == -ENOSPC);
+	/* What is left is in pieces of less than a megabyte. */
+	CHECK(allocate(64 << 20, SWATH_HEAP_SCATTER) == -ENOSPC);
+	for (unsigned i = 0; i < count; i++)
+		close(fds[i]);
+	return count;
+}
+
+static void full(void)
+{
+	uint64_t total = read_number("/proc/swath_heap", "total_bytes") >> 20;
+	unsigned first, second;
+
+	/* What the last user left is still being zeroed, and would stand in the way of whole megabytes. */
+	while (read_number("/proc/swath_heap", "buffers "))
+		usleep(10000);
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 65536, 65536 });
+	first = take_all();
+	second = take_all();
+	printf("full MiB %" PRIu64 " first %u second %u\n", total, first, second);
+	CHECK(first == total && second == total);
+}
+
+static void pressure(void)
+{
+	uint64_t total = read_number("/proc/swath_heap", "total_bytes");
+	uint64_t bytes = read_number("/proc/meminfo", "MemAvailable:") << 10;
+	pid_t child = fork();
+	uint64_t held;
+	int fd, status;
+
+	CHECK(child >= 0);
+	if (!child) {
+		/* All that is available and half of what the heap has. */
+		uint64_t len = bytes + total / 2;
+		char *at = mmap(NULL, len, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+		_exit(at == MAP_FAILED);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
+	held = read_number("/proc/swath_heap", "held_bytes");
+	CHECK(held < total);
+	fd = allocate(total / 2, SWATH_HEAP_SCATTER);
+	CHECK(fd >= 0);
+	printf("pressure held %" PRIu64 " of %" PRIu64 ", then %" PRIu64 " with half of it in use\n", held,
+	       total, read_number("/proc/swath_heap", "held_bytes"));
+}
+
 static void killed(unsigned count, uint64_t seed)
 {
 	state = seed * 2 + 1;
@@ -387,6 +509,12 @@ int main(int argc, char **argv)
 		random_steps(first, second);
 	else if (!strcmp(mode, "limits"))
 		limits();
+	else if (!strcmp(mode, "device"))
+		device(first);
+	else if (!strcmp(mode, "full"))
+		full();
+	else if (!strcmp(mode, "pressure"))
+		pressure();
 	else if (!strcmp(mode, "killed"))
 		killed(first, second);
 	else if (!strcmp(mode, "fragment"))
