@@ -149,7 +149,10 @@ static int movable_find(const char *sizes, struct area **areas, unsigned int *co
 		}
 		if ((*end && *end != ',') || !size || size % (CHUNK_FRAMES * PAGE_SIZE) || low >= high)
 			goto bad;
-		err = movable_take(areas, count, size >> PAGE_SHIFT, PFN_UP(low), high >> PAGE_SHIFT);
+		err = -ENOMEM;
+		if (size >> PAGE_SHIFT < totalram_pages())
+			err = movable_take(areas, count, size >> PAGE_SHIFT, PFN_UP(low),
+					   high >> PAGE_SHIFT);
 		if (err) {
 			pr_err("areas: %llu bytes of movable memory could not be had for \"%s\"\n", size,
 			       item);

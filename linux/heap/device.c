@@ -31,7 +31,7 @@ static struct {
 /* Returns 2^shift bytes in frames; 0 for no limit. */
 static unsigned long frames_of(unsigned int shift)
 {
-	return shift ? 1UL << (max(shift, (unsigned int)PAGE_SHIFT) - PAGE_SHIFT) : 0;
+	return shift ? 1UL << (max_t(unsigned int, shift, PAGE_SHIFT) - PAGE_SHIFT) : 0;
 }
 
 /* Reads a place from the flags of a request; -EINVAL if no chunk could ever meet it. */

@@ -325,7 +325,7 @@ static void count_block(swath_extent block, void *context)
 	struct blocks *blocks = context;
 
 	blocks->runs++;
-	blocks->largest = max(blocks->largest, (unsigned long)block.count);
+	blocks->largest = max_t(unsigned long, blocks->largest, block.count);
 }
 
 static unsigned long pbs_largest(struct pool *pool)

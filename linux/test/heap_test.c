@@ -120,6 +120,21 @@ static void availability(uint64_t len, unsigned count)
 			close(fds[i]);
 }
 
+static uint64_t read_number(const char *path, const char *name)
+{
+	FILE *file = fopen(path, "r");
+	char line[256];
+	uint64_t value = UINT64_MAX;
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, strlen(name)))
+			value = strtoull(line + strlen(name), NULL, 0);
+	fclose(file);
+	CHECK(value != UINT64_MAX);
+	return value;
+}
+
 static int ascending(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -133,6 +148,9 @@ static void latency(uint64_t len, unsigned count)
 	unsigned given = 0;
 
 	CHECK(us);
+	/* What the last user left is zeroed first. */
+	while (swaths && read_number("/proc/swath_heap", "buffers "))
+		usleep(10000);
 	for (unsigned i = 0; i < count; i++) {
 		double start = now_us();
 		int fd = allocate(len, 0);
@@ -350,21 +368,6 @@ static void device(uint64_t seed)
 		return;
 	}
 	CHECK(!"a buffer above 256 MiB");
-}
-
-static uint64_t read_number(const char *path, const char *name)
-{
-	FILE *file = fopen(path, "r");
-	char line[256];
-	uint64_t value = UINT64_MAX;
-
-	CHECK(file);
-	while (fgets(line, sizeof(line), file))
-		if (!strncmp(line, name, strlen(name)))
-			value = strtoull(line + strlen(name), NULL, 0);
-	fclose(file);
-	CHECK(value != UINT64_MAX);
-	return value;
 }
 
 /* Takes single megabytes until there is none, twice; returns how many there were. */

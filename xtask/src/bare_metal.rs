@@ -72,8 +72,32 @@ impl Toolchain {
         Ok(Self { target, from_source, compiler, linker })
     }
 
+    /// Finds a way to build for the target with a `core` from its sources, so that a build's flags hold
+    /// for that, too.
+    pub(crate) fn from_source(target: &'static str) -> Result<Self, String> {
+        let mut found = Self::find(target)?;
+        if !found.from_source {
+            let sysroot = said("rustc", &["--print", "sysroot"]).ok_or("no rustc runs")?;
+            found.from_source = true;
+            found.compiler = if has_sources(&sysroot) { None } else { packaged() };
+            if found.compiler.is_none() && !has_sources(&sysroot) {
+                return Err(
+                    "needs `rustup component add rust-src`, or a packaged compiler with its \
+                            sources (Debian: rustc-web and rust-web-src)"
+                        .to_owned(),
+                );
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns cargo with the words of a build for the target, such as `build` or `rustc`.
     pub(crate) fn cargo(&self, word: &str, directory: &Path) -> Command {
+        self.cargo_with(word, directory, "")
+    }
+
+    /// Returns cargo as [`cargo`](Self::cargo) does, with more flags for the compiler.
+    pub(crate) fn cargo_with(&self, word: &str, directory: &Path, flags: &str) -> Command {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(directory).args([word, "--target", self.target]);
         if self.from_source {
@@ -84,7 +108,7 @@ impl Toolchain {
             cargo.env("RUSTC", compiler);
         }
         let linker = self.linker.display();
-        cargo.env("RUSTFLAGS", format!("-Clinker={linker} -Clinker-flavor=ld.lld"));
+        cargo.env("RUSTFLAGS", format!("-Clinker={linker} -Clinker-flavor=ld.lld {flags}"));
         cargo
     }
 }

@@ -1,14 +1,13 @@
 //! Boots the kernel of `kernel/` under an emulator, once for each architecture.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use cargo_metadata::Metadata;
 
 use crate::bare_metal::Toolchain;
+use crate::emulator::follow;
 
 /// An emulated machine.
 struct Machine {
@@ -112,36 +111,12 @@ fn run(metadata: &Metadata, machine: &Machine, toolchain: &Toolchain) -> Result<
     ensure!(status.success(), "it does not build");
     let kernel = room.join(machine.target).join("release/swath-kernel");
     let began = Instant::now();
-    let mut emulator = Command::new(machine.emulator)
+    let mut emulator = Command::new(machine.emulator);
+    emulator
         .args(machine.args)
         .args(["-m", MEMORY, "-display", "none", "-serial", "stdio", "-no-reboot", "-kernel"])
-        .arg(&kernel)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context(machine.emulator)?;
-    let serial = emulator.stdout.take().context("no serial port")?;
-    let (send, lines) = mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        for line in BufReader::new(serial).lines().map_while(Result::ok) {
-            if send.send(line).is_err() {
-                break;
-            }
-        }
-    });
-    loop {
-        match lines.recv_timeout(SILENCE_MAX) {
-            Ok(line) => println!("  {line}"),
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                emulator.kill()?;
-                emulator.wait()?;
-                bail!("it was silent for {} s", SILENCE_MAX.as_secs());
-            }
-        }
-    }
-    let status = emulator.wait()?;
-    reader.join().map_err(|_| anyhow::anyhow!("its serial port could not be read"))?;
+        .arg(&kernel);
+    let status = follow(&mut emulator, SILENCE_MAX, |line| println!("  {line}"))?;
     match status.code() {
         Some(WELL) => Ok(began.elapsed()),
         _ => bail!("the emulator ended with {status}"),

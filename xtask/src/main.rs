@@ -11,11 +11,13 @@ use xshell::{Shell, cmd};
 mod bare_metal;
 mod bench;
 mod boot;
+mod emulator;
 mod fuzz;
 mod header;
 mod install;
 mod ledger;
 mod lint;
+mod linux;
 mod mutants;
 mod reproducible;
 mod results;
@@ -69,6 +71,9 @@ enum Chore {
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(boot::names()))]
         machines: Vec<String>,
     },
+    /// Builds the Linux module in linux/ for a kernel of the distribution's, and tries it in a guest under an
+    /// emulator.
+    Linux(linux::Trial),
     /// Lints the hardware in rtl/, simulates it beside the models, synthesises it, and proves it; says what
     /// could not be run.
     Rtl(rtl::Choice),
@@ -125,6 +130,7 @@ fn main() -> Result<()> {
         Chore::Fuzz(attack) => fuzz::fuzz(&metadata, &attack),
         Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
         Chore::Boot { machines } => boot::boot(&metadata, &machines),
+        Chore::Linux(trial) => linux::run(&metadata, &trial),
         Chore::Rtl(choice) => rtl::rtl(&metadata, &choice),
         Chore::Freestanding { targets } => bare_metal::freestanding(&metadata, &targets),
         Chore::Header => header::write(&shell, &metadata),
