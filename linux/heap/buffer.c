@@ -12,6 +12,7 @@
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/vmalloc.h>
+#include <linux/wait.h>
 
 #include "internal.h"
 
@@ -45,6 +46,9 @@ struct attachment {
 static struct workqueue_struct *cleaner;
 static LIST_HEAD(dirty);
 static DEFINE_SPINLOCK(dirty_lock);
+/* Buffers that are freed and not yet free, and who waits for one. */
+static atomic_t nr_dirty = ATOMIC_INIT(0);
+static DECLARE_WAIT_QUEUE_HEAD(cleaned);
 
 static void give_runs(struct buffer *buffer)
 {
@@ -71,6 +75,8 @@ static void clean(struct work_struct *work)
 		mutex_unlock(&buffer->pool->lock);
 		kvfree(buffer->runs);
 		kfree(buffer);
+		atomic_dec(&nr_dirty);
+		wake_up_all(&cleaned);
 	}
 }
 static DECLARE_WORK(clean_work, clean);
@@ -271,6 +277,7 @@ static void release(struct dma_buf *dmabuf)
 
 	sg_free_table(&buffer->table);
 	mutex_destroy(&buffer->lock);
+	atomic_inc(&nr_dirty);
 	spin_lock(&dirty_lock);
 	list_add_tail(&buffer->freed, &dirty);
 	spin_unlock(&dirty_lock);
@@ -290,20 +297,23 @@ static const struct dma_buf_ops buffer_ops = {
 	.release = release,
 };
 
-/* Allocates a run; if there is none, waits for what is being zeroed, as long as more becomes free. */
+/*
+ * Allocates a run; if there is none, waits until one of the buffers is zeroed that were freed, and tries
+ * again as long as there are such.
+ */
 static int allocate(struct pool *pool, const struct place *place, bool shorter, struct run *run)
 {
-	u64 frees;
-	int err;
+	for (;;) {
+		u64 frees = READ_ONCE(pool->frees);
+		bool may_come = atomic_read(&nr_dirty);
+		int err = pool_allocate(pool, place, shorter, run);
 
-	do {
-		frees = READ_ONCE(pool->frees);
-		err = pool_allocate(pool, place, shorter, run);
-		if (err != -ENOSPC && err != -EBUSY)
-			break;
-		flush_work(&clean_work);
-	} while (READ_ONCE(pool->frees) != frees && !fatal_signal_pending(current));
-	return err;
+		if ((err != -ENOSPC && err != -EBUSY) || !may_come)
+			return err;
+		if (wait_event_killable(cleaned, READ_ONCE(pool->frees) != frees ||
+						 !atomic_read(&nr_dirty)))
+			return -EINTR;
+	}
 }
 
 static int fill(struct buffer *buffer, const struct place *place, bool scatter)

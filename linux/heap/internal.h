@@ -90,7 +90,7 @@ extern const struct policy policy_pbs;
 /* Requests that failed, by why. */
 enum failure {
 	FAILED_ARGUMENT,	/* limits that cannot be met by any state */
-	FAILED_FRAMES,		/* fewer frames free, or to be had, than were wanted */
+	FAILED_FRAMES,		/* fewer frames than were wanted, the system's among them */
 	FAILED_RUN,		/* enough frames, but no run */
 	FAILED_MIGRATION,	/* a run could have been had, but the system did not leave it */
 	FAILURES

@@ -5,6 +5,7 @@
  *
  *   heap_test HEAP availability BYTES COUNT      of COUNT buffers held together, how many are one run
  *   heap_test HEAP latency BYTES COUNT           microseconds of an allocation: median, 99th percentile
+ *   heap_test HEAP rate BYTES COUNT              the same, one allocation and free after the other
  *   heap_test HEAP random COUNT SEED             allocations and frees at random: no frame twice, zeroed
  *   heap_test HEAP limits                        flags: what they promise, and what is refused
  *   heap_test HEAP device SEED                   an emulated device copies through buffers that it reaches
@@ -142,32 +143,34 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void latency(uint64_t len, unsigned count)
+static void latency(const char *name, uint64_t len, unsigned count, bool pauses)
 {
 	double *us = calloc(count, sizeof(*us));
 	unsigned given = 0;
 
 	CHECK(us);
-	/* What the last user left is zeroed first. */
-	while (swaths && read_number("/proc/swath_heap", "buffers "))
-		usleep(10000);
 	for (unsigned i = 0; i < count; i++) {
-		double start = now_us();
-		int fd = allocate(len, 0);
+		double start;
+		int fd;
 
+		/* With pauses, what the last user left is zeroed meanwhile. */
+		while (pauses && swaths && read_number("/proc/swath_heap", "buffers "))
+			usleep(1000);
+		start = now_us();
+		fd = allocate(len, 0);
 		if (fd < 0)
 			continue;
 		us[given++] = now_us() - start;
 		close(fd);
-		/* A user does something with a buffer; the next comes later. */
-		usleep(2000);
+		if (pauses)
+			usleep(2000);
 	}
 	qsort(us, given, sizeof(*us), ascending);
 	if (given)
-		printf("latency bytes %" PRIu64 " asked %u given %u p50_us %.1f p99_us %.1f max_us %.1f\n", len,
+		printf("%s bytes %" PRIu64 " asked %u given %u p50_us %.1f p99_us %.1f max_us %.1f\n", name, len,
 		       count, given, us[given / 2], us[given * 99 / 100], us[given - 1]);
 	else
-		printf("latency bytes %" PRIu64 " asked %u given 0\n", len, count);
+		printf("%s bytes %" PRIu64 " asked %u given 0\n", name, len, count);
 	free(us);
 }
 
@@ -507,7 +510,9 @@ int main(int argc, char **argv)
 	if (!strcmp(mode, "availability"))
 		availability(first, second);
 	else if (!strcmp(mode, "latency"))
-		latency(first, second);
+		latency(mode, first, second, true);
+	else if (!strcmp(mode, "rate"))
+		latency(mode, first, second, false);
 	else if (!strcmp(mode, "random"))
 		random_steps(first, second);
 	else if (!strcmp(mode, "limits"))
