@@ -14,8 +14,11 @@ const FILES: [&str; 5] =
 pub(crate) fn check(shell: &Shell) -> Result<()> {
     let room = tempfile::tempdir()?;
     let places = ["one", "another/place/of-a-longer-name"].map(|name| room.path().join(name));
+    // Both before the first build, during which somebody may commit.
     for place in &places {
         cmd!(shell, "git clone --quiet --no-hardlinks . {place}").run()?;
+    }
+    for place in &places {
         let packages = ["-p", "swath", "-p", "swath-ffi", "-p", "swath-malloc"];
         let _there = shell.push_dir(place);
         cmd!(shell, "cargo build --release {packages...}").env_remove("CARGO_TARGET_DIR").run()?;
