@@ -96,8 +96,8 @@ static int attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attached)
 		struct run run = buffer->runs[i];
 
 		if (PFN_PHYS(run.pfn + run.count) - 1 > reach) {
-			dev_err(device, "swath_heap: reaches %#llx, the buffer lies at %#llx\n", reach,
-				PFN_PHYS(run.pfn));
+			dev_err_ratelimited(device, "swath_heap: reaches %#llx, the buffer lies at %#llx\n",
+					    reach, PFN_PHYS(run.pfn));
 			return -ERANGE;
 		}
 	}

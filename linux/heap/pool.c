@@ -173,6 +173,13 @@ static int take_window(struct pool *pool, unsigned long window, unsigned long le
 	return 0;
 }
 
+/* Gives back what no buffer is in. */
+static void trim_on_demand(struct pool *pool)
+{
+	if (pool->on_demand)
+		pool_trim(pool, 0, ULONG_MAX);
+}
+
 /**
  * pool_allocate() - allocates a run, zeroed
  * @pool:    the pool
@@ -213,6 +220,7 @@ int pool_allocate(struct pool *pool, const struct place *place, bool shorter, st
 			err = try_allocate(pool, place, shorter, run);
 	}
 	mutex_unlock(&pool->taking);
+	trim_on_demand(pool);
 	return err == -ENOSPC && !was_left ? -EBUSY : err;
 }
 
@@ -225,8 +233,7 @@ void pool_free(struct pool *pool, struct run run)
 	WRITE_ONCE(pool->frees, pool->frees + 1);
 	pool->policy->free(pool, run);
 	mutex_unlock(&pool->lock);
-	if (pool->on_demand)
-		pool_trim(pool, 0, ULONG_MAX);
+	trim_on_demand(pool);
 }
 
 /* Frames that are free in held chunks, or the system's to give. */
@@ -250,14 +257,18 @@ unsigned long pool_spare(const struct pool *pool)
 	return spare;
 }
 
-/* Gives chunks without a buffer back to the system, at most @most, until @keep are held. */
+/*
+ * Gives chunks without a buffer back to the system, at most @most, until @keep are held; none while chunks
+ * are taken: those have no buffer yet, and taking makes the system reclaim.
+ */
 void pool_trim(struct pool *pool, unsigned long keep, unsigned long most)
 {
 	while (most--) {
 		long chunk = -ENOSPC;
 
 		mutex_lock(&pool->lock);
-		if (pool->nr_held > keep)
+		/* Asked under the lock without which no chunk becomes the heap's. */
+		if (pool->nr_held > keep && !mutex_is_locked(&pool->taking))
 			chunk = pool->policy->take(pool);
 		if (chunk >= 0) {
 			clear_bit(chunk, pool->held);
@@ -286,9 +297,6 @@ static unsigned long shrink_scan(struct shrinker *shrinker, struct shrink_contro
 	struct pool *pool = shrinker->private_data;
 	unsigned long given = pool->given;
 
-	/* Who takes chunks makes the system reclaim: what it has taken must not go back meanwhile. */
-	if (mutex_is_locked(&pool->taking))
-		return SHRINK_STOP;
 	pool_trim(pool, pool->keep, DIV_ROUND_UP(control->nr_to_scan, CHUNK_FRAMES));
 	given = pool->given - given;
 	return given ? given * CHUNK_FRAMES : SHRINK_STOP;

@@ -335,13 +335,13 @@ impl Packages {
     }
 }
 
-/// Builds a module of linux/ for a kernel; returns its file.
+/// Builds a module of linux/ for a kernel, with `libswath.o` if it has that; returns its file.
 fn module(
     root: &Path,
     room: &Path,
     kernel: &Kernel,
-    directory: &str,
-    name: &str,
+    (directory, name): (&str, &str),
+    library: Option<&Path>,
 ) -> Result<PathBuf> {
     let build = room.join("modules");
     // A module is built in its own directory: in a copy, so that nothing is left in the source.
@@ -351,8 +351,8 @@ fn module(
         run_well(Command::new("cp").args(["-rT", "-u"]).arg(root.join(from)).arg(&to))?;
     }
     let at = build.join(directory);
-    if directory.ends_with("heap") {
-        fs::copy(room.join("libswath.o_shipped"), at.join("libswath.o_shipped"))?;
+    if let Some(library) = library {
+        fs::copy(library, at.join("libswath.o_shipped"))?;
     }
     let make = |word: &str| {
         let mut make = Command::new("make");
@@ -394,9 +394,8 @@ fn guest(
     part: &str,
     trial: &Trial,
 ) -> Result<Vec<Latency>> {
-    ensure!(library.is_file(), "no library");
-    let heap = module(root, room, kernel, "linux/heap", "swath_heap.ko")?;
-    let edu = module(root, room, kernel, "linux/test/edu", "swath_edu.ko")?;
+    let heap = module(root, room, kernel, ("linux/heap", "swath_heap.ko"), Some(library))?;
+    let edu = module(root, room, kernel, ("linux/test/edu", "swath_edu.ko"), None)?;
     let test = room.join("heap_test");
     run_well(
         Command::new("gcc")
