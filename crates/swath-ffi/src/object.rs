@@ -54,8 +54,9 @@ pub(crate) trait Opaque: Sized {
         out: *mut *mut Self,
         make: impl FnOnce(Words) -> Outcome<Self::Inner>,
     ) -> Outcome<()> {
+        let Some(out) = NonNull::new(out) else { return fail(SWATH_NULL, 0) };
         // SAFETY: as the caller says.
-        let (object, words, out) = unsafe { Self::place(storage, len_bytes, words, out) }?;
+        let (object, words) = unsafe { Self::place(storage, len_bytes, words) }?;
         let inner = make(words)?;
         // SAFETY: aligned and long enough; `out` can be written as the caller says.
         unsafe {
@@ -79,8 +80,9 @@ pub(crate) trait Opaque: Sized {
         start: impl FnOnce(Words) -> Self::Inner,
         finish: impl FnOnce(&mut Self::Inner) -> Outcome<()>,
     ) -> Outcome<()> {
+        let Some(out) = NonNull::new(out) else { return fail(SWATH_NULL, 0) };
         // SAFETY: as the caller says.
-        let (object, words, out) = unsafe { Self::place(storage, len_bytes, words, out) }?;
+        let (object, words) = unsafe { Self::place(storage, len_bytes, words) }?;
         // SAFETY: aligned and long enough, and nobody else's; it is no object to C without its tag.
         let made = unsafe {
             object.write(Object { tag: 0, inner: start(words) });
@@ -96,17 +98,13 @@ pub(crate) trait Opaque: Sized {
     /// Finds the place of an object in `storage`, and the words behind it, cleared.
     ///
     /// # Safety
-    /// As for [`create`](Self::create).
+    /// `storage` is as for [`create`](Self::create).
     unsafe fn place(
         storage: *mut c_void,
         len_bytes: usize,
         words: usize,
-        out: *mut *mut Self,
-    ) -> Outcome<(NonNull<Object<Self::Inner>>, Words, NonNull<*mut Self>)> {
-        let (Some(start), Some(out)) = (NonNull::new(storage.cast::<u8>()), NonNull::new(out))
-        else {
-            return fail(SWATH_NULL, 0);
-        };
+    ) -> Outcome<(NonNull<Object<Self::Inner>>, Words)> {
+        let Some(start) = NonNull::new(storage.cast::<u8>()) else { return fail(SWATH_NULL, 0) };
         let needed_bytes = Self::storage_bytes(words);
         let moved = start.as_ptr().align_offset(Self::align());
         let used = Self::words_at().checked_add(words.saturating_mul(8));
@@ -121,7 +119,7 @@ pub(crate) trait Opaque: Sized {
             first.write_bytes(0, words);
             (object.cast::<Object<Self::Inner>>(), slice::from_raw_parts_mut(first.as_ptr(), words))
         };
-        Ok((object, words, out))
+        Ok((object, words))
     }
 
     /// Tells whether a pointer of C is to such an object. No reference is formed.
