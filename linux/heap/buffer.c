@@ -8,7 +8,10 @@
 #include <linux/device.h>
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>
+#include <linux/huge_mm.h>
 #include <linux/iosys-map.h>
+#include <linux/pagemap.h>
+#include <linux/pfn_t.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/vmalloc.h>
@@ -190,32 +193,80 @@ static int end_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direct
 	return 0;
 }
 
-static int map_user(struct dma_buf *dmabuf, struct vm_area_struct *vma)
+/* Frames that are mapped at once where no huge page can be. */
+#define FAULT_FRAMES	16UL
+
+/* Returns the frame of a page of the buffer, and how many follow it in the same run; 0 behind the last. */
+static unsigned long frame_of(const struct buffer *buffer, unsigned long page, unsigned long *left)
 {
-	struct buffer *buffer = dmabuf->priv;
-	unsigned long skip = vma->vm_pgoff;
-	unsigned long address = vma->vm_start;
 	unsigned int i;
 
+	for (i = 0; i < buffer->nr_runs; i++) {
+		struct run run = buffer->runs[i];
+
+		if (page < run.count) {
+			*left = run.count - page;
+			return run.pfn + page;
+		}
+		page -= run.count;
+	}
+	return 0;
+}
+
+static vm_fault_t fault(struct vm_fault *vmf)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	const struct buffer *buffer = vma->vm_private_data;
+	unsigned long left, i, pfn = frame_of(buffer, vmf->pgoff, &left);
+	vm_fault_t result = VM_FAULT_SIGBUS;
+
+	if (!pfn)
+		return result;
+	left = min3(left, FAULT_FRAMES, (vma->vm_end - vmf->address) >> PAGE_SHIFT);
+	for (i = 0; i < left; i++) {
+		vm_fault_t next = vmf_insert_pfn(vma, (vmf->address & PAGE_MASK) + i * PAGE_SIZE, pfn + i);
+
+		/* That a page behind the first is not there yet is no fault. */
+		if (!i)
+			result = next;
+		if (next != VM_FAULT_NOPAGE)
+			break;
+	}
+	return result;
+}
+
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+/* Maps 2 MiB at once, where addresses and frames are aligned to it together and the run goes so far. */
+static vm_fault_t huge_fault(struct vm_fault *vmf, unsigned int order)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned long address = vmf->address & PMD_MASK, left, pfn;
+
+	if (order != PMD_ORDER || address < vma->vm_start || address + PMD_SIZE > vma->vm_end)
+		return VM_FAULT_FALLBACK;
+	pfn = frame_of(vma->vm_private_data, linear_page_index(vma, address), &left);
+	if (!pfn || pfn % (1UL << PMD_ORDER) || left < 1UL << PMD_ORDER)
+		return VM_FAULT_FALLBACK;
+	return vmf_insert_pfn_pmd(vmf, __pfn_to_pfn_t(pfn, PFN_DEV), vmf->flags & FAULT_FLAG_WRITE);
+}
+#endif
+
+static const struct vm_operations_struct user_ops = {
+	.fault = fault,
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	.huge_fault = huge_fault,
+#endif
+};
+
+static int map_user(struct dma_buf *dmabuf, struct vm_area_struct *vma)
+{
 	/* A private mapping would copy pages away from the device. */
 	if (!(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
-	for (i = 0; i < buffer->nr_runs && address < vma->vm_end; i++) {
-		struct run run = buffer->runs[i];
-		unsigned long bytes;
-		int err;
-
-		if (skip >= run.count) {
-			skip -= run.count;
-			continue;
-		}
-		bytes = min((run.count - skip) << PAGE_SHIFT, vma->vm_end - address);
-		err = remap_pfn_range(vma, address, run.pfn + skip, bytes, vma->vm_page_prot);
-		if (err)
-			return err;
-		skip = 0;
-		address += bytes;
-	}
+	vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP);
+	vma->vm_ops = &user_ops;
+	/* The mapping holds the file, and that the buffer. */
+	vma->vm_private_data = dmabuf->priv;
 	return 0;
 }
 

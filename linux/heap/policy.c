@@ -211,7 +211,7 @@ const struct policy policy_bitmap = {
 
 /*
  * The page buddy system: free runs of any length, from orders 0, 9 and 18, the shortest that serves.
- * It knows alignment to a power of two for runs of that length, and no other limit.
+ * It knows no limit of addresses.
  */
 
 static const swath_frames_config PBS = { .granularity = 9, .top_order = 18, .best_fit = 1 };
@@ -267,27 +267,65 @@ static void pbs_free(struct pool *pool, struct run run)
 	expect(swath_frames_free(pool->object, (swath_extent){ run.pfn, run.count }));
 }
 
+/* Finds where @count frames meet the limits in a block, or the first of them; returns how many do. */
+static unsigned long pbs_fit(swath_extent block, const struct place *place, unsigned long count, u64 *start)
+{
+	u64 align = max(place->align, 1UL), end = block.start + block.count, bound = end;
+	u64 from = round_up(block.start, align);
+
+	if (place->boundary) {
+		bound = round_down(from, (u64)place->boundary) + place->boundary;
+		if (bound < end && bound - from < count) {
+			from = round_up(bound, align);
+			bound = round_down(from, (u64)place->boundary) + place->boundary;
+		}
+	}
+	*start = from;
+	bound = min(bound, end);
+	return from < bound ? min_t(u64, count, bound - from) : 0;
+}
+
+static void pbs_free_between(struct pool *pool, u64 from, u64 to)
+{
+	if (from < to)
+		pbs_free(pool, (struct run){ from, to - from });
+}
+
+/* Takes a block with room for the limits, and gives back what lies before and behind. */
 static int pbs_allocate(struct pool *pool, const struct place *place, bool shorter, struct run *run)
 {
+	unsigned long count = place->count, slack = 0, fits;
 	swath_extent block;
+	u64 start;
 	int err;
 
-	if (place->boundary || place->pfn_end)
+	if (place->pfn_end)
 		return -EOPNOTSUPP;
-	if (place->align > 1) {
-		if (place->count != place->align)
-			return -EOPNOTSUPP;
-		err = errno_of(swath_frames_allocate_aligned(pool->object, ilog2(place->align), &block));
-	} else {
-		err = errno_of(swath_frames_allocate_block(pool->object, place->count, &block));
-	}
+	if (place->boundary && shorter)
+		count = min(count, place->boundary);
+	if (place->align > 1)
+		slack = place->align - 1;
+	if (place->boundary)
+		slack += count - 1;
+	err = errno_of(swath_frames_allocate_block(pool->object, count + slack, &block));
 	if (err)
 		return err;
-	*run = (struct run){ block.start, block.count };
-	if (block.count < place->count && !shorter) {
-		pbs_free(pool, *run);
+	fits = pbs_fit(block, place, count, &start);
+	if (fits < count && place->align > 1 && (shorter ? !fits : count <= place->align)) {
+		/* Of its own aligned blocks there may be one all the same. */
+		pbs_free(pool, (struct run){ block.start, block.count });
+		err = errno_of(swath_frames_allocate_aligned(pool->object, ilog2(place->align), &block));
+		if (err)
+			return err;
+		fits = pbs_fit(block, place, count, &start);
+	}
+	if (!fits || (fits < count && !shorter)) {
+		pbs_free(pool, (struct run){ block.start, block.count });
 		return -ENOSPC;
 	}
+	pbs_free_between(pool, block.start, start);
+	pbs_free_between(pool, start + fits, block.start + block.count);
+	*run = (struct run){ start, fits };
 	return 0;
 }
 

@@ -8,6 +8,7 @@
  *   heap_test HEAP rate BYTES COUNT              the same, one allocation and free after the other
  *   heap_test HEAP random COUNT SEED             allocations and frees at random: no frame twice, zeroed
  *   heap_test HEAP limits                        flags: what they promise, and what is refused
+ *   heap_test HEAP mappings                      buffers as programs see them
  *   heap_test HEAP device SEED                   an emulated device copies through buffers that it reaches
  *   heap_test HEAP full                          all is taken, refused, given back, and taken again
  *   heap_test HEAP pressure                      the system takes unused chunks, and the heap takes them again
@@ -327,6 +328,48 @@ static void limits(void)
 	printf("limits hold\n");
 }
 
+static long faults(void)
+{
+	struct rusage usage;
+
+	CHECK(!getrusage(RUSAGE_SELF, &usage));
+	return usage.ru_minflt;
+}
+
+/* A program's mapping, with huge pages where they fit, and of parts of a buffer. */
+static void mappings(void)
+{
+	const uint64_t huge = 2 << 20, len = 8 * huge;
+	int fd = allocate(len, SWATH_HEAP_ALIGN(21));
+	char *room = mmap(NULL, len + 2 * huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *aligned = (char *)(((uintptr_t)room + huge - 1) / huge * huge);
+	char *const places[] = { aligned, aligned + FRAME };
+
+	CHECK(fd >= 0 && room != MAP_FAILED);
+	for (unsigned i = 0; i < 2; i++) {
+		char *at = mmap(places[i], len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+		long before = faults(), taken;
+
+		CHECK(at == places[i]);
+		for (uint64_t k = 0; k < len; k += FRAME) {
+			CHECK(at[k] == (i ? (char)(k / FRAME) : 0));
+			at[k] = k / FRAME;
+		}
+		taken = faults() - before;
+		printf("mappings %s: %ld faults for %" PRIu64 " MiB\n", i ? "not aligned" : "aligned", taken,
+		       len >> 20);
+		CHECK(taken <= (i ? 300 : 16));
+		/* A part less, a part for reading, and a part of the file. */
+		CHECK(!munmap(at + huge, FRAME) && !mprotect(at + 2 * huge, FRAME, PROT_READ));
+		CHECK(at[2 * huge] == 0 && at[2 * huge + FRAME] == 1);
+		at[2 * huge + FRAME] = 1;
+		CHECK(mmap(at, FRAME, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 5 * FRAME) == at && at[0] == 5);
+		CHECK(mmap(at, FRAME, PROT_READ, MAP_SHARED | MAP_FIXED, fd, len) == MAP_FAILED);
+	}
+	munmap(room, len + 2 * huge);
+	close(fd);
+}
+
 struct edu_copy {
 	uint32_t fd;
 	uint32_t pad;
@@ -517,6 +560,8 @@ int main(int argc, char **argv)
 		random_steps(first, second);
 	else if (!strcmp(mode, "limits"))
 		limits();
+	else if (!strcmp(mode, "mappings"))
+		mappings();
 	else if (!strcmp(mode, "device"))
 		device(first);
 	else if (!strcmp(mode, "full"))

@@ -60,6 +60,14 @@ pub(crate) struct Trial {
     checks: bool,
 }
 
+/// What is built of the C library.
+struct Built {
+    /// What the module calls of it, for a kernel's address space.
+    object: PathBuf,
+    /// All of it, for a program.
+    hosted: PathBuf,
+}
+
 /// A kernel to run, and where modules for it are built.
 struct Kernel {
     image: PathBuf,
@@ -97,20 +105,20 @@ pub(crate) fn run(metadata: &Metadata, trial: &Trial) -> Result<()> {
     let room = metadata.target_directory.join("linux").into_std_path_buf();
     fs::create_dir_all(&room)?;
     let root = metadata.workspace_root.as_std_path();
-    let library = library(root, &room, &toolchain)?;
+    let built = Built { object: library(root, &room, &toolchain)?, hosted: hosted(metadata)? };
     let packages = Packages::fetch(&room, trial.cma || trial.checks)?;
 
-    let latencies = guest(root, &room, &packages, &packages.kernel()?, &library, "heap", trial)?;
+    let latencies = guest(root, &room, &packages, &packages.kernel()?, &built, "heap", trial)?;
     compare(&latencies, "bitmap", "demand", "taken from the system on demand");
     if trial.cma {
         let kernel = packages.build(root, &room, "cma", &["small.config"])?;
-        let latencies = guest(root, &room, &packages, &kernel, &library, "cma", trial)?;
+        let latencies = guest(root, &room, &packages, &kernel, &built, "cma", trial)?;
         let worst = compare(&latencies, "swath", "reserved", "of the kernel's CMA heap");
         ensure!(worst <= 0.1, "an allocation takes more than a tenth of CMA's time");
     }
     if trial.checks {
         let kernel = packages.build(root, &room, "checks", &["small.config", "checks.config"])?;
-        guest(root, &room, &packages, &kernel, &library, "checks", trial)?;
+        guest(root, &room, &packages, &kernel, &built, "checks", trial)?;
     }
     Ok(())
 }
@@ -197,6 +205,15 @@ fn library(root: &Path, room: &Path, toolchain: &Toolchain) -> Result<PathBuf> {
     run_well(keep.arg(&whole).arg(&object))?;
     examine(&object)?;
     Ok(object)
+}
+
+/// Builds the C library for a program.
+fn hosted(metadata: &Metadata) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--release", "--quiet", "-p", "swath-ffi"]);
+    run_well(build.current_dir(&metadata.workspace_root))?;
+    Ok(metadata.target_directory.join("release/libswath.a").into_std_path_buf())
 }
 
 /// Looks at the object's instructions: stack frames that a kernel has no room for.
@@ -366,6 +383,19 @@ fn module(
     Ok(file)
 }
 
+/// Builds a program of linux/test that needs nothing of the guest's, with a library of ours if it has that.
+fn program(root: &Path, room: &Path, name: &str, library: Option<&Path>) -> Result<PathBuf> {
+    let file = room.join(name);
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static"]);
+    for include in ["linux/include", "crates/swath-ffi/include"] {
+        gcc.arg("-I").arg(root.join(include));
+    }
+    gcc.arg("-o").arg(&file).arg(root.join("linux/test").join(format!("{name}.c"))).args(library);
+    run_well(&mut gcc)?;
+    Ok(file)
+}
+
 /// Writes the guest's first file system.
 fn pack(to: &Path, files: &[(&str, &Path)]) -> Result<()> {
     let mut out = BufWriter::new(File::create(to)?);
@@ -390,27 +420,21 @@ fn guest(
     room: &Path,
     packages: &Packages,
     kernel: &Kernel,
-    library: &Path,
+    built: &Built,
     part: &str,
     trial: &Trial,
 ) -> Result<Vec<Latency>> {
-    let heap = module(root, room, kernel, ("linux/heap", "swath_heap.ko"), Some(library))?;
+    let heap = module(root, room, kernel, ("linux/heap", "swath_heap.ko"), Some(&built.object))?;
     let edu = module(root, room, kernel, ("linux/test/edu", "swath_edu.ko"), None)?;
-    let test = room.join("heap_test");
-    run_well(
-        Command::new("gcc")
-            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-I"])
-            .arg(root.join("linux/include"))
-            .arg("-o")
-            .arg(&test)
-            .arg(root.join("linux/test/heap_test.c")),
-    )?;
+    let heap_test = program(root, room, "heap_test", None)?;
+    let cmt_test = program(root, room, "cmt_test", Some(&built.hosted))?;
     let initramfs = room.join(format!("{part}.cpio"));
     let files = [
         ("init", root.join("linux/test/init")),
         ("steps", root.join("linux/test/steps")),
         ("bin/busybox", packages.root.join("bin/busybox")),
-        ("bin/heap_test", test),
+        ("bin/heap_test", heap_test),
+        ("bin/cmt_test", cmt_test),
         ("swath_heap.ko", heap),
         ("swath_edu.ko", edu),
     ];

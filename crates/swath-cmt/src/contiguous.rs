@@ -24,8 +24,8 @@ const TRIES: usize = 8;
 /// Where physical addresses are known, the block's frames are read back before it is returned. Where
 /// they are not, it lies as in [simulated](crate::ReserveExtent::physical) frames.
 ///
-/// The frames are those of now: the kernel may move them, unless they are of the hugetlb pools or
-/// [pinned](crate::pin).
+/// The frames are those of now: the kernel may move them, unless they are of a dma-heap or of the hugetlb pools,
+/// or [pinned](crate::pin).
 ///
 /// ```
 /// use swath_cmt::{Placement, PhysicalUnknown};
@@ -85,7 +85,7 @@ fn find(process: &Process, size: usize, placement: &Placement) -> Option<NonNull
     for place in &mut broken {
         let allocated = with_thread(|thread| thread.allocate_placed(size, placement));
         let Some(Some(block)) = allocated else { break };
-        if !process.physical || lies_in(block, size, placement) {
+        if !process.physical || lies_in(process, block, size, placement) {
             found = Some(block);
             break;
         }
@@ -99,7 +99,11 @@ fn find(process: &Process, size: usize, placement: &Placement) -> Option<NonNull
 }
 
 /// Returns true if a block's frames are one run where `placement` admits it.
-fn lies_in(block: NonNull<u8>, size: usize, placement: &Placement) -> bool {
+fn lies_in(process: &Process, block: NonNull<u8>, size: usize, placement: &Placement) -> bool {
+    // Such frames do not move.
+    if process.pool.with_source(|source| source.is_held(block.addr().get(), size)) {
+        return true;
+    }
     let bytes = size.max(1).next_multiple_of(BASE_PAGE_BYTES as usize);
     // What a fork's child shares is copied by this, and not later.
     // SAFETY: a block in use that nobody has, of whole units.

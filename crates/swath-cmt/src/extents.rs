@@ -10,7 +10,7 @@ use swath_arch::{BASE_PAGE_BYTES, PhysAddr};
 
 use crate::error::{ExtentsError, PhysicalUnknown};
 use crate::physical::page_map::PageMap;
-use crate::process::state::begun;
+use crate::process::state::{Process, begun};
 
 /// A piece of a block that is contiguous in physical memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +38,11 @@ pub struct PhysicalExtent {
 pub fn virt2phys(address: *const u8, len_bytes: usize) -> Result<PhysicalExtent, PhysicalUnknown> {
     let page = BASE_PAGE_BYTES as usize;
     let end = address.addr().checked_add(len_bytes.max(1)).ok_or(PhysicalUnknown)?;
+    if let Some(extent) =
+        begun().and_then(|process| held(process, address.addr(), len_bytes.max(1)))
+    {
+        return Ok(extent);
+    }
     let from = address.addr() & !(page - 1);
     let map = PageMap::open().ok_or(PhysicalUnknown)?;
     let mut run: Option<(u64, u64)> = None;
@@ -67,6 +72,12 @@ pub fn virt2phys(address: *const u8, len_bytes: usize) -> Result<PhysicalExtent,
     let within = (address.addr() - from) as u64;
     let len = (pages * BASE_PAGE_BYTES - within).min(len_bytes.max(1) as u64);
     Ok(PhysicalExtent { address: PhysAddr::new(frame * BASE_PAGE_BYTES + within), len_bytes: len })
+}
+
+/// Returns where so many bytes of a dma-heap's memory lie, or the first of them that are one extent.
+fn held(process: &Process, address: usize, len_bytes: usize) -> Option<PhysicalExtent> {
+    let (physical, left) = process.pool.with_source(|source| source.held(address))?;
+    Some(PhysicalExtent { address: physical, len_bytes: left.min(len_bytes as u64) })
 }
 
 /// Visits the physical extents behind the bytes `range` of a block, in order, as a scatter list
@@ -109,6 +120,11 @@ pub unsafe fn extents(
     let usable_bytes = process.usable_size(block).map_err(|_| foreign)?;
     if range.end > usable_bytes {
         return Err(ExtentsError::Outside { usable_bytes });
+    }
+    // A block of the reserve lies in one extent of it.
+    if let Some(extent) = held(process, block.addr().get() + range.start, range.len()) {
+        visit(extent);
+        return Ok(());
     }
     if !process.physical {
         return Err(PhysicalUnknown.into());

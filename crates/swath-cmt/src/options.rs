@@ -23,6 +23,10 @@ pub struct Options {
     /// it is full. Where free memory is in pieces the beginning takes up to 5 s. Up to
     /// [`RESERVE_MAX`](Self::RESERVE_MAX); default 0, none.
     pub reserve_bytes: u64,
+    /// `SWATH_DMA_HEAP`: true takes the reserve from one of the kernel's dma-heaps first, of Swath's module or of
+    /// the contiguous memory allocator (CMA), where the process may open it. Its frames stay, and Swath's
+    /// are known. A fork's child has copies of its blocks. Default true.
+    pub dma_heap: bool,
     /// `SWATH_DONTFORK`: true leaves the reserve to this process. A fork's child does not have its blocks:
     /// it may free them, and an access faults; the parent's keep their frames when it writes.
     /// Default false.
@@ -141,6 +145,7 @@ impl Default for Options {
         Self {
             arena_mib: arena_mib(),
             reserve_bytes: 0,
+            dma_heap: true,
             dontfork: false,
             hugetlb: Hugetlb::Default,
             thp: true,
@@ -184,6 +189,7 @@ impl Options {
         };
         read(c"SWATH_ARENA_MIB", |o, value| Some(Self { arena_mib: value, ..o }));
         read(c"SWATH_RESERVE", |o, value| Some(Self { reserve_bytes: value, ..o }));
+        read(c"SWATH_DMA_HEAP", |o, value| Some(Self { dma_heap: flag(value)?, ..o }));
         read(c"SWATH_DONTFORK", |o, value| Some(Self { dontfork: flag(value)?, ..o }));
         read(c"SWATH_HUGETLB", |o, value| Some(Self { hugetlb: value.try_into().ok()?, ..o }));
         read(c"SWATH_THP", |o, value| Some(Self { thp: flag(value)?, ..o }));

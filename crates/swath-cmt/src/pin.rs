@@ -3,14 +3,14 @@
 //! A page that a device may be at is pinned: the kernel neither moves it nor, at a fork, lets parent and
 //! child share it. A program has that for buffers that it registers with an io_uring. Where the kernel
 //! has none, or forbids it, memory is only locked: it is not written out, but may be moved when memory is
-//! compacted, and after a fork the first write makes a copy.
+//! compacted, and after a fork the first write makes a copy. Memory of a dma-heap stays by itself.
 
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
 use core::ptr;
 
 use crate::error::PinError;
-use crate::process::state::begun;
+use crate::process::state::{Process, begun};
 use crate::source::backing::Backing;
 
 /// Registers buffers with an io_uring; unregisters them.
@@ -20,6 +20,10 @@ const UNREGISTER_BUFFERS: c_int = 1;
 const BUFFER_BYTES_MAX: usize = 1 << 30;
 /// The most buffers of one pin.
 const BUFFERS_MAX: usize = 256;
+/// In place of a ring: the memory is only locked.
+const LOCKED: c_int = -1;
+/// In place of a ring: the frames stay anyway.
+const STAYS: c_int = -2;
 /// Words of the kernel's `struct io_uring_params`.
 const PARAMS_WORDS: usize = 30;
 
@@ -35,7 +39,7 @@ pub enum Held {
 /// Memory that is held until this is dropped. The child of a fork does not hold it.
 #[derive(Debug)]
 pub struct Pin {
-    /// The ring that the buffers are registered with; -1 if the memory is only locked.
+    /// The ring that the buffers are registered with, [`LOCKED`] or [`STAYS`].
     ring: c_int,
     start: usize,
     len_bytes: usize,
@@ -45,7 +49,7 @@ impl Pin {
     /// Returns the force with which the memory is held.
     #[must_use]
     pub fn held(&self) -> Held {
-        if self.ring >= 0 { Held::Frames } else { Held::Memory }
+        if self.ring == LOCKED { Held::Memory } else { Held::Frames }
     }
 
     /// Returns ring, address and length, for C to keep; the memory stays held.
@@ -75,7 +79,7 @@ impl Drop for Pin {
                 libc::syscall(libc::SYS_io_uring_register, self.ring, UNREGISTER_BUFFERS, none, 0);
                 libc::close(self.ring);
                 note(self.start, self.len_bytes, false);
-            } else {
+            } else if self.ring == LOCKED {
                 libc::munlock(ptr::without_provenance(self.start), self.len_bytes);
             }
         }
@@ -105,6 +109,12 @@ pub fn pin(start: *const u8, len_bytes: usize) -> Result<Pin, PinError> {
     if len_bytes == 0 || start.addr().checked_add(len_bytes).is_none() {
         return Err(PinError { errno: libc::EINVAL });
     }
+    let stays = |process: &Process| {
+        process.pool.with_source(|source| source.is_held(start.addr(), len_bytes))
+    };
+    if begun().is_some_and(stays) {
+        return Ok(Pin { ring: STAYS, start: start.addr(), len_bytes });
+    }
     // Before: a fork does not move what is about to be pinned.
     note(start.addr(), len_bytes, true);
     if let Some(ring) = register(start, len_bytes) {
@@ -113,7 +123,7 @@ pub fn pin(start: *const u8, len_bytes: usize) -> Result<Pin, PinError> {
     note(start.addr(), len_bytes, false);
     // SAFETY: contents stay as they are.
     if unsafe { libc::mlock(start.cast(), len_bytes) } == 0 {
-        return Ok(Pin { ring: -1, start: start.addr(), len_bytes });
+        return Ok(Pin { ring: LOCKED, start: start.addr(), len_bytes });
     }
     // SAFETY: the thread's own.
     Err(PinError { errno: unsafe { *libc::__errno_location() } })

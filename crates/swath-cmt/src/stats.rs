@@ -25,6 +25,8 @@ pub struct Stats {
     pub thp_bytes: u64,
     /// Bytes backed by pages of 4 KiB.
     pub small_bytes: u64,
+    /// Bytes of the kernel's dma-heaps.
+    pub dma_heap_bytes: u64,
     /// Bytes of segments whose pages were picked and ordered by their frames, so far.
     pub ordered_bytes: u64,
     /// Bytes of the reserve.
@@ -73,6 +75,7 @@ pub fn stats() -> Stats {
         hugetlb_2m_bytes: bytes(chunks.huge),
         thp_bytes: bytes(chunks.advised),
         small_bytes: bytes(chunks.small),
+        dma_heap_bytes: bytes(chunks.heap),
         ordered_bytes: bytes(chunks.ordered),
         reserve_bytes,
         reserve_free_bytes: free * BASE_PAGE_BYTES,

@@ -98,6 +98,8 @@ typedef enum {
   CMT_PAGES_TRANSPARENT,
   // Of 4 KiB.
   CMT_PAGES_SMALL,
+  // Of one of the kernel's dma-heaps, in frames that stay.
+  CMT_PAGES_DMA_HEAP,
 } cmt_pages;
 
 // Policy by which a heap chooses blocks.
@@ -355,6 +357,10 @@ typedef struct {
   // `SWATH_HEAPS`: number of threads that have a heap of their own at a time (the paper's P); all
   // others share one more, behind a lock. 1 to 8191, the default.
   uint32_t heaps;
+  // `SWATH_DMA_HEAP`: 1 takes the reserve from one of the kernel's dma-heaps first, of Swath's module or of
+  // the contiguous memory allocator (CMA), where the process may open it. Its frames stay, and Swath's are
+  // known. A fork's child has copies of its blocks. Default 1.
+  uint32_t dma_heap;
 } cmt_options;
 
 // Counts of what the pool holds, in bytes if not said otherwise. Later versions add members at the end:
@@ -399,6 +405,8 @@ typedef struct {
   uint64_t reserve_free_runs;
   // Extents of the reserve, which `cmt_reserve_extents` lists; not bytes.
   uint64_t reserve_extents;
+  // Of the kernel's dma-heaps.
+  uint64_t dma_heap_bytes;
 } cmt_stats;
 
 // A piece of a block that is contiguous in physical memory.
@@ -671,8 +679,8 @@ void *cmt_aligned_alloc(size_t align, size_t size);
 // `boundary` is no power of two.
 //
 // Where physical addresses are known, the block's frames are read back before it is returned; where they
-// are not, it is laid in simulated frames. The kernel may move it later, unless its pages are of the
-// hugetlb pools or pinned.
+// are not, it is laid in simulated frames. The kernel may move it later, unless its pages are of a
+// dma-heap, of the hugetlb pools, or pinned.
 void *cmt_malloc_contiguous(size_t size,
                             uint64_t align,
                             uint64_t below,

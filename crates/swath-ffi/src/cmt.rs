@@ -79,6 +79,10 @@ pub struct cmt_options {
     /// `SWATH_HEAPS`: number of threads that have a heap of their own at a time (the paper's P); all
     /// others share one more, behind a lock. 1 to 8191, the default.
     pub heaps: u32,
+    /// `SWATH_DMA_HEAP`: 1 takes the reserve from one of the kernel's dma-heaps first, of Swath's module or of
+    /// the contiguous memory allocator (CMA), where the process may open it. Its frames stay, and Swath's are
+    /// known. A fork's child has copies of its blocks. Default 1.
+    pub dma_heap: u32,
 }
 
 impl From<Options> for cmt_options {
@@ -111,6 +115,7 @@ impl From<Options> for cmt_options {
             background: options.background.into(),
             slack: options.slack,
             heaps: options.heaps,
+            dma_heap: options.dma_heap.into(),
         }
     }
 }
@@ -127,6 +132,7 @@ impl TryFrom<cmt_options> for Options {
         Ok(Self {
             arena_mib: options.arena_mib,
             reserve_bytes: options.reserve_bytes,
+            dma_heap: flag(options.dma_heap)?,
             dontfork: flag(options.dontfork)?,
             background: flag(options.background)?,
             hugetlb: u64::from(options.hugetlb).try_into().map_err(out_of_range)?,
@@ -188,6 +194,8 @@ pub struct cmt_stats {
     pub reserve_free_runs: u64,
     /// Extents of the reserve, which `cmt_reserve_extents` lists; not bytes.
     pub reserve_extents: u64,
+    /// Of the kernel's dma-heaps.
+    pub dma_heap_bytes: u64,
 }
 
 /// Allocates `size` bytes, aligned to 16 and not initialised; a size of 0 gets a block too. Null, and
@@ -240,8 +248,8 @@ pub extern "C" fn cmt_aligned_alloc(align: usize, size: usize) -> *mut c_void {
 /// `boundary` is no power of two.
 ///
 /// Where physical addresses are known, the block's frames are read back before it is returned; where they
-/// are not, it is laid in simulated frames. The kernel may move it later, unless its pages are of the
-/// hugetlb pools or pinned.
+/// are not, it is laid in simulated frames. The kernel may move it later, unless its pages are of a
+/// dma-heap, of the hugetlb pools, or pinned.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_malloc_contiguous(
     size: usize,
@@ -293,6 +301,8 @@ pub enum cmt_pages {
     /// Of 4 KiB.
     #[default]
     CMT_PAGES_SMALL,
+    /// Of one of the kernel's dma-heaps, in frames that stay.
+    CMT_PAGES_DMA_HEAP,
 }
 
 /// An extent of the reserve: a run of addresses that was one run of physical memory when it was taken.
@@ -320,6 +330,7 @@ impl From<ReserveExtent> for cmt_reserve_extent {
                 Pages::Hugetlb2M => cmt_pages::CMT_PAGES_HUGETLB_2M,
                 Pages::Transparent => cmt_pages::CMT_PAGES_TRANSPARENT,
                 Pages::Small => cmt_pages::CMT_PAGES_SMALL,
+                Pages::DmaHeap => cmt_pages::CMT_PAGES_DMA_HEAP,
             },
         }
     }
@@ -439,6 +450,7 @@ pub unsafe extern "C" fn cmt_stats_get(stats: *mut cmt_stats, len_bytes: usize) 
         reserve_longest_bytes: now.reserve_longest_bytes,
         reserve_free_runs: now.reserve_free_runs,
         reserve_extents: now.reserve_extents,
+        dma_heap_bytes: now.dma_heap_bytes,
     };
     if stats.is_null() {
         return swath_result::new(SWATH_NULL, 0);

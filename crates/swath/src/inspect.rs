@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 use swath_trace::inspect::{
-    BlockTypes, GIGANTIC_FRAMES, HUGE_FRAMES, HugePages, KernelSums, MachineMemory, Processes,
-    Unmarked, block_types, processes,
+    BlockTypes, DeviceHeap, GIGANTIC_FRAMES, HUGE_FRAMES, HugePages, KernelSums, MachineMemory,
+    Processes, Unmarked, block_types, processes,
 };
 use swath_trace::machine::{
     CaptureError, FrameKind, FreeBlocks, Snapshot, UnknownFrames, free_blocks,
@@ -70,6 +70,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
 }
 
 const PROC: &str = "/proc";
+const FRAME_BYTES: u64 = 4096;
 
 /// The time from one view to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -90,7 +91,8 @@ fn watch(mut memory: MachineMemory, as_json: bool) -> Result<(), Failure> {
         let began = Instant::now();
         let sums = KernelSums::read(Path::new(PROC)).map_err(|error| Failure::new(1, error))?;
         // The kernel walks its free lists for the mobility of blocks: not every second.
-        let live = Live { sums, types: Vec::new() };
+        let device_heap = DeviceHeap::read(Path::new(PROC));
+        let live = Live { sums, types: Vec::new(), device_heap };
         if !as_json && stdout().is_terminal() {
             // Home, and clear what follows.
             print_raw("\x1b[H\x1b[J");
@@ -128,12 +130,17 @@ fn print_raw(text: &str) {
 struct Live {
     sums: KernelSums,
     types: Vec<BlockTypes>,
+    device_heap: Option<DeviceHeap>,
 }
 
 impl Live {
     fn read() -> Result<Self, CaptureError> {
         let proc = Path::new(PROC);
-        Ok(Self { sums: KernelSums::read(proc)?, types: block_types(proc) })
+        Ok(Self {
+            sums: KernelSums::read(proc)?,
+            types: block_types(proc),
+            device_heap: DeviceHeap::read(proc),
+        })
     }
 }
 
@@ -179,6 +186,7 @@ impl<'a> View<'a> {
             "unmarked": self.unmarked,
             "unmarked_count_as": self.unmarked.count_as(),
             "block_types": self.live.types,
+            "device_heap": self.live.device_heap,
         })
     }
 }
@@ -215,6 +223,7 @@ fn print(view: &View<'_>, processes: Option<&Processes>, as_json: bool) {
     }
     print_zones(view);
     print_runs(view);
+    print_device_heap(view.live.device_heap.as_ref());
     print_unmarked(view);
     print_processes(processes);
 }
@@ -298,6 +307,29 @@ fn print_runs(view: &View<'_>) {
     }
 }
 
+fn print_device_heap(heap: Option<&DeviceHeap>) {
+    let Some(heap) = heap else { return };
+    let of = |len_bytes: u64| bytes(len_bytes / FRAME_BYTES);
+    say!("");
+    say!(
+        "heap for devices ({}): holds {} of {}, {} free in {} runs, the longest {}",
+        heap.policy,
+        of(heap.held_bytes),
+        of(heap.total_bytes),
+        of(heap.free_bytes),
+        heap.free_runs,
+        of(heap.largest_run_bytes)
+    );
+    let failed: Vec<_> = heap.failed.iter().filter(|(_, count)| *count > 0).collect();
+    let whys = failed.iter().map(|(why, count)| format!("{count} by {why}")).collect::<Vec<_>>();
+    let whys = if whys.is_empty() { "none failed".to_owned() } else { whys.join(", ") + " failed" };
+    say!("  {} buffers of {} runs; of the requests so far {whys}", heap.buffers, heap.buffer_runs);
+    for area in &heap.areas {
+        let from = if area.reserved { "reserved at boot" } else { "taken when it was loaded" };
+        say!("  {:>10} at {:#x}, {from}", of(area.len_bytes), area.address);
+    }
+}
+
 /// What the kernel's free lists say, for a user who may not see frames.
 fn print_lists(
     error: &CaptureError,
@@ -305,9 +337,11 @@ fn print_lists(
     processes: Option<&Processes>,
     as_json: bool,
 ) {
+    let heap = DeviceHeap::read(Path::new(PROC));
     if as_json {
         let hidden = error.to_string();
-        say!("{}", json!({ "hidden": hidden, "free_blocks": zones, "processes": processes }));
+        let all = json!({ "hidden": hidden, "free_blocks": zones, "processes": processes, "device_heap": heap });
+        say!("{all}");
         return;
     }
     say!("{error}");
@@ -318,6 +352,7 @@ fn print_lists(
         let free = bytes(zone.of_order(0));
         say!("  node {}, {:8} {free:>10} free, {huge} pages of 2 MiB", zone.node, zone.zone);
     }
+    print_device_heap(heap.as_ref());
     print_processes(processes);
 }
 
@@ -352,7 +387,7 @@ fn print_processes(processes: Option<&Processes>) {
 
 /// Frames as bytes, in the largest unit of which there is one.
 fn bytes(frames: u64) -> String {
-    let kib = frames.saturating_mul(4);
+    let kib = frames.saturating_mul(FRAME_BYTES >> 10);
     let (unit, size) = match kib {
         1_048_576.. => ("GiB", 1_048_576.0),
         1024.. => ("MiB", 1024.0),

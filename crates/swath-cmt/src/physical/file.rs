@@ -13,6 +13,28 @@ impl File {
         (file >= 0).then_some(Self(file))
     }
 
+    /// Takes over an open file.
+    ///
+    /// # Safety
+    /// It is open, and nobody else closes it.
+    pub(crate) unsafe fn of(file: i32) -> Self {
+        Self(file)
+    }
+
+    /// Returns its number.
+    pub(crate) fn number(&self) -> i32 {
+        self.0
+    }
+
+    /// Asks the file's driver, and returns 0 if it did what was asked.
+    ///
+    /// # Safety
+    /// `argument` is as this request has it.
+    pub(crate) unsafe fn control(&self, request: libc::c_ulong, argument: *mut u8) -> i32 {
+        // SAFETY: as the caller says.
+        unsafe { libc::ioctl(self.0, request, argument) }
+    }
+
     /// Reads at an offset, and returns the number of bytes read.
     pub(crate) fn read_at(&self, bytes: &mut [u8], offset: u64) -> Option<usize> {
         let offset = libc::off_t::try_from(offset).ok()?;

@@ -15,6 +15,8 @@ pub enum Pages {
     Transparent,
     /// Pages of 4 KiB.
     Small,
+    /// Memory of one of the kernel's dma-heaps, which stays in its frames.
+    DmaHeap,
 }
 
 impl Pages {
@@ -25,12 +27,13 @@ impl Pages {
             Self::Hugetlb2M => Chunk::Huge,
             Self::Transparent => Chunk::Advised,
             Self::Small => Chunk::Small,
+            Self::DmaHeap => Chunk::Heap,
         }
     }
 
     /// Returns the pages of a chunk's record, if it has any.
     pub(crate) fn of(chunk: u32) -> Option<Self> {
-        [Self::Hugetlb1G, Self::Hugetlb2M, Self::Transparent, Self::Small]
+        [Self::Hugetlb1G, Self::Hugetlb2M, Self::Transparent, Self::Small, Self::DmaHeap]
             .into_iter()
             .find(|pages| pages.chunk() as u32 == chunk)
             .or((chunk == Chunk::Pieces as u32).then_some(Self::Small))

@@ -39,7 +39,7 @@ impl Run {
         [self.frame, u64::from(self.chunk) << 32 | u64::from(self.chunks)]
     }
 
-    fn end(self) -> u64 {
+    pub(crate) fn end(self) -> u64 {
         self.frame + u64::from(self.chunks) * CHUNK_FRAMES
     }
 }
@@ -101,6 +101,12 @@ impl ReserveFrames {
         self.runs[..self.count].get(index).copied().map(Run::of)
     }
 
+    /// Returns the last run that begins with this frame or before it. O(log r) for r runs.
+    pub(crate) fn run_of(&self, frame: u64) -> Option<Run> {
+        let index = self.runs[..self.count].partition_point(|run| run[0] <= frame);
+        self.run(index.checked_sub(1)?)
+    }
+
     /// Enters a run of frames, simulated or not, whose addresses are usable: its units are free, but for
     /// one at a border with another run. Returns false, and changes nothing, if there is no room for it,
     /// or if frames of it are in another run: the kernel has moved pages meanwhile.
@@ -140,8 +146,7 @@ impl ReserveFrames {
             ..SegmentRequest::new(u64::from(units) * UNIT_FRAMES)
         };
         let segment = self.bitmap.allocate(&request).ok()?;
-        let index = self.runs[..self.count].partition_point(|run| run[0] <= segment.start);
-        let run = self.run(index.checked_sub(1)?)?;
+        let run = self.run_of(segment.start)?;
         let unit = (segment.start - run.frame) / UNIT_FRAMES;
         Some(run.chunk * CHUNK_UNITS + unit as u32)
     }

@@ -13,6 +13,7 @@ use crate::reserve::room::{available_bytes, free_bytes};
 use crate::reserve::stock::{Stock, Wanted};
 use crate::source::backing::Backing;
 use crate::source::chunk::{CHUNK_BYTES, GIANT_CHUNKS};
+use crate::source::dma_heap::DmaHeap;
 use crate::source::mapping::{keep_from_children, make_usable, touch};
 
 /// What is touched beside the pages that are kept, as a multiple of these, or of this many chunks where a run
@@ -46,11 +47,15 @@ pub(crate) fn grow_to(process: &Process, size: u64, bytes: u64) -> bool {
 
 /// Grows by `bytes`, taking such pages only as have a run of `run_bytes` among them.
 fn grow_with(process: &Process, bytes: u64, run_bytes: u64) -> u64 {
-    let most = available_bytes() / 8 * (8 - LEFT_EIGHTHS) / CHUNK_BYTES as u64;
     let run = run_bytes.div_ceil(CHUNK_BYTES as u64);
-    let wanted = bytes.div_ceil(CHUNK_BYTES as u64).min(most) as usize;
-    if wanted == 0 || run > most || !begin(process) {
-        return 0;
+    let chunks = bytes.div_ceil(CHUNK_BYTES as u64);
+    let held = if process.options.dma_heap { take_held(process, chunks, run) } else { 0 };
+    let bytes_of = |chunks: usize| chunks as u64 * CHUNK_BYTES as u64;
+    let most = available_bytes() / 8 * (8 - LEFT_EIGHTHS) / CHUNK_BYTES as u64;
+    let wanted = (chunks - held as u64).min(most) as usize;
+    let run = if held == 0 { run } else { 0 };
+    if wanted == 0 || run > most || !begin(process, 0) {
+        return bytes_of(held);
     }
     // Of what is available beyond, a half is touched at most.
     let beside = (most as usize - wanted) / 2;
@@ -73,7 +78,7 @@ fn grow_with(process: &Process, bytes: u64, run_bytes: u64) -> u64 {
     if got < wanted && (run == 0 || !process.physical) {
         got += simulate(process, wanted - got);
     }
-    got as u64 * CHUNK_BYTES as u64
+    bytes_of(held + got)
 }
 
 /// Time after a growth in vain until the next for an ordinary request, in ms.
@@ -111,7 +116,7 @@ fn takes(process: &Process, pages: Pages) -> bool {
         }
         // Only frames tell where there is a huge page.
         Pages::Transparent => process.options.thp && process.physical,
-        Pages::Small => true,
+        Pages::Small | Pages::DmaHeap => true,
     }
 }
 
@@ -122,16 +127,17 @@ fn change<T>(process: &Process, change: impl FnOnce(&mut Backing) -> T) -> T {
     unsafe { process.pool.with_source_mut(change) }
 }
 
-/// Makes the tables of the reserve, if there are none yet, and returns true if they are there.
-fn begin(process: &Process) -> bool {
+/// Makes the tables of the reserve, if there are none yet, and returns true if they are there. They have room
+/// for the frames below `held_end`, and for those that the process may know of.
+fn begin(process: &Process, held_end: u64) -> bool {
     if process.pool.with_source(|source| source.has_reserve()) {
         return true;
     }
     let memory_frames = memory_bytes() / BASE_PAGE_BYTES;
-    let mut top = 0;
+    let mut top = held_end;
     if process.physical && areas(|area| top = top.max(area.end().raw())).is_err() {
         // What lies higher is not used then.
-        top = 2 * memory_frames;
+        top = top.max(2 * memory_frames);
     }
     let Some(frames) = ReserveFrames::new(top, memory_frames) else { return false };
     // Another thread's, if there is one by now.
@@ -180,6 +186,32 @@ fn take(process: &Process, pages: Pages, wanted: usize, more: usize, run: usize)
         if moved < chunks {
             break;
         }
+    }
+    got
+}
+
+/// Takes `wanted` chunks of a dma-heap into the reserve, or as many as it has, and returns their number: as one
+/// run if there is one, else in runs of half as many each. The first has `run` chunks at least. O(r log n) for n
+/// chunks in r runs.
+fn take_held(process: &Process, wanted: u64, run: u64) -> usize {
+    let Some(heap) = DmaHeap::open() else { return 0 };
+    let (mut got, mut asked) = (0, usize::try_from(wanted).unwrap_or(usize::MAX));
+    while got < wanted as usize && asked > 0 && (got > 0 || asked as u64 >= run) {
+        asked = asked.min(wanted as usize - got);
+        let Some(held) = heap.take(asked) else {
+            asked /= 2;
+            continue;
+        };
+        if !begin(process, heap.frames_end()) {
+            break;
+        }
+        let Some((chunk, at)) = place(process, asked, 1) else { break };
+        let frame = held.frame;
+        // SAFETY: addresses that were acquired just now.
+        if !unsafe { held.move_to(at) } {
+            break;
+        }
+        got += change(process, |source| source.enter_extent(chunk, asked, frame, Pages::DmaHeap));
     }
     got
 }

@@ -81,7 +81,7 @@ impl Stock {
                 let mapped = map_huge(len, size | libc::MAP_NORESERVE)?;
                 (mapped, len, mapped)
             }
-            Pages::Transparent | Pages::Small => {
+            Pages::Transparent | Pages::Small | Pages::DmaHeap => {
                 let mapped = map(len + page_bytes, libc::PROT_READ | libc::PROT_WRITE)?;
                 let start = mapped.wrapping_add(mapped.align_offset(page_bytes));
                 // SAFETY: a new mapping; advice changes no contents.

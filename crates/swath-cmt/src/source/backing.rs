@@ -15,7 +15,7 @@
 //!
 //! A fork's child has no pages of the hugetlb pools: [`ordinary`](crate::source::ordinary) says why. What
 //! is pinned of them in the reserve, where no record of the C library's lies, the child does not share
-//! either: it has copies.
+//! either: it has copies. The same holds for memory of a [dma-heap](crate::source::dma_heap).
 
 use core::ops::Range;
 
@@ -76,29 +76,32 @@ impl Backing {
     /// Finds the first run of neighbouring chunks of the hugetlb pools that begins at `from` or
     /// behind it, of those that a fork's child has.
     pub(crate) fn next_pooled(&self, from: usize) -> Option<Range<usize>> {
-        let pooled = |chunk: &usize| {
-            (self.pages.is(*chunk, Chunk::Huge) || self.pages.is(*chunk, Chunk::Giant))
-                && !(self.dontfork && self.frames[*chunk] != 0)
-        };
-        let first = (from..self.runs.end()).find(pooled)?;
-        let count = (first..self.runs.end()).take_while(pooled).count();
+        self.next(from, |chunk| self.is_pooled(chunk) && !self.is_kept(chunk))
+    }
+
+    /// Finds the next run of chunks in the reserve that parent and child may not share.
+    fn next_reserved(&self, from: usize) -> Option<Range<usize>> {
+        let unshared = |chunk| self.is_pooled(chunk) || self.pages.is(chunk, Chunk::Heap);
+        self.next(from, |chunk| self.frames[chunk] != 0 && unshared(chunk) && !self.is_kept(chunk))
+    }
+
+    fn next(&self, from: usize, is: impl Fn(usize) -> bool) -> Option<Range<usize>> {
+        let first = (from..self.runs.end()).find(|&chunk| is(chunk))?;
+        let count = (first..self.runs.end()).take_while(|&chunk| is(chunk)).count();
         Some(first..first + count)
     }
 
-    /// Returns the next run of the pools' chunks in the reserve.
-    fn next_reserved(&self, from: usize) -> Option<Range<usize>> {
-        let mut from = from;
-        loop {
-            let run = self.next_pooled(from)?;
-            if self.frames[run.start] != 0 {
-                return Some(run);
-            }
-            from = run.end;
-        }
+    fn is_pooled(&self, chunk: usize) -> bool {
+        self.pages.is(chunk, Chunk::Huge) || self.pages.is(chunk, Chunk::Giant)
     }
 
-    /// Copies what is in use of the pools' pages in the reserve, for a fork's child; false without the
-    /// memory.
+    /// Returns true if a fork's child does not have a chunk.
+    fn is_kept(&self, chunk: usize) -> bool {
+        self.dontfork && self.frames[chunk] != 0
+    }
+
+    /// Copies what is in use of the reserve's chunks that are not shared, for a fork's child; false without
+    /// the memory.
     fn copy_reserved(&mut self) -> bool {
         let Some(first) = self.next_reserved(0).map(|run| run.start) else { return false };
         let end = self.runs.end();
@@ -119,10 +122,11 @@ impl Backing {
         true
     }
 
-    /// Keeps the pools' pages in the reserve from a fork's child, or no longer.
+    /// Keeps the pools' pages in the reserve from a fork's child, or no longer. A heap's always are.
     fn keep_reserved(&self, keep: bool) {
         let mut from = 0;
-        while let Some(run) = self.next_reserved(from) {
+        let pooled = |chunk| self.is_pooled(chunk) && self.frames[chunk] != 0;
+        while let Some(run) = self.next(from, |chunk| pooled(chunk) && !self.is_kept(chunk)) {
             from = run.end;
             let (at, len_bytes) = (self.pages.address(run.start), run.len() * CHUNK_BYTES);
             // SAFETY: chunks of the arena, of which the child has copies.
@@ -191,7 +195,8 @@ impl Backing {
     ) -> usize {
         let Some(reserve) = self.reserve.as_mut().filter(|_| chunks > 0) else { return 0 };
         let run = |frame| Run { frame, chunk, chunks: chunks as u32 };
-        let known = frame.filter(|&frame| reserve.enter(run(frame)));
+        let known =
+            frame.filter(|&frame| !reserve.is_simulated(frame) && reserve.enter(run(frame)));
         let simulated = || {
             let frame = reserve.simulate(chunks as u32)?;
             reserve.enter(run(frame)).then_some(frame)
@@ -231,6 +236,27 @@ impl Backing {
     pub(crate) fn reserve_free(&self) -> (u64, u64) {
         let free = |reserve: &ReserveFrames| (reserve.free_frames(), reserve.free_runs());
         self.reserve.as_ref().map_or((0, 0), free)
+    }
+
+    /// Returns the physical address behind an address of the reserve whose frame a dma-heap holds in place, and
+    /// the bytes from there to the end of its extent.
+    pub(crate) fn held(&self, address: usize) -> Option<(PhysAddr, u64)> {
+        let (chunk, within) = self.pages.chunk_of(address)?;
+        let (frame, reserve) = (self.frames[chunk], self.reserve.as_ref()?);
+        if frame == 0 || reserve.is_simulated(frame) || !self.pages.is(chunk, Chunk::Heap) {
+            return None;
+        }
+        let physical = frame * BASE_PAGE_BYTES + within as u64;
+        let end = reserve.run_of(frame)?.end() * BASE_PAGE_BYTES;
+        Some((PhysAddr::new(physical), end - physical))
+    }
+
+    /// Returns true if a dma-heap holds the frames of these bytes in place, known or not.
+    pub(crate) fn is_held(&self, start: usize, len_bytes: usize) -> bool {
+        let Some(end) = start.checked_add(len_bytes.saturating_sub(1)) else { return false };
+        let places = (self.pages.chunk_of(start), self.pages.chunk_of(end));
+        let (Some((first, _)), Some((last, _))) = places else { return false };
+        (first..=last).all(|chunk| self.pages.is(chunk, Chunk::Heap))
     }
 
     /// Returns one of the reserve's extents, which ascend by frame.
@@ -337,7 +363,8 @@ unsafe impl SegmentSource for Backing {
         all
     }
 
-    /// Without the memory for the copies, parent and child share the pools' pages.
+    /// Without the memory for the copies, parent and child share the pools' pages, and the child has none of
+    /// a heap's.
     fn before_fork(&mut self) {
         if self.copy_reserved() {
             self.keep_reserved(true);

@@ -27,6 +27,8 @@ pub(crate) enum Chunk {
     Giant = 4,
     /// Ordinary pages, of which not all are usable.
     Pieces = 5,
+    /// Memory of a dma-heap.
+    Heap = 6,
 }
 
 /// Counts of chunks by the pages that back them.
@@ -36,6 +38,7 @@ pub(crate) struct Chunks {
     pub(crate) advised: u64,
     pub(crate) huge: u64,
     pub(crate) giant: u64,
+    pub(crate) heap: u64,
     /// Number of chunks that were picked and ordered by their frames.
     pub(crate) ordered: u64,
 }
@@ -48,6 +51,7 @@ impl Chunks {
             what if what == Chunk::Advised as u32 => &mut self.advised,
             what if what == Chunk::Huge as u32 => &mut self.huge,
             what if what == Chunk::Giant as u32 => &mut self.giant,
+            what if what == Chunk::Heap as u32 => &mut self.heap,
             _ => return None,
         })
     }

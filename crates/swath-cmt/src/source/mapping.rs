@@ -8,6 +8,7 @@ use core::{ptr, slice};
 
 use swath_arch::BASE_PAGE_BYTES;
 
+use crate::physical::file::File;
 use crate::source::chunk::CHUNK_BYTES;
 
 /// Moves a mapping to a fixed address.
@@ -31,6 +32,14 @@ pub(crate) fn map(len_bytes: usize, access: i32) -> Option<*mut u8> {
 /// promised.
 pub(crate) fn map_huge(len_bytes: usize, flags: i32) -> Option<*mut u8> {
     map_as(len_bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_HUGETLB | flags)
+}
+
+/// Maps a file for reading and writing, shared with whoever else has it.
+pub(crate) fn map_file(file: &File, len_bytes: usize) -> Option<*mut u8> {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: a new mapping where the kernel wants it.
+    let at = unsafe { libc::mmap(ptr::null_mut(), len_bytes, access, flags, file.number(), 0) };
+    (at != libc::MAP_FAILED).then_some(at.cast())
 }
 
 fn map_as(len_bytes: usize, access: i32, more_flags: i32) -> Option<*mut u8> {

@@ -4,6 +4,7 @@
 pub(crate) mod backing;
 pub(crate) mod choose;
 pub(crate) mod chunk;
+pub(crate) mod dma_heap;
 pub(crate) mod mapping;
 pub(crate) mod mend;
 pub(crate) mod ordinary;

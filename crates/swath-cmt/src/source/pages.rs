@@ -128,6 +128,13 @@ impl ArenaPages {
         self.base.wrapping_add(chunk * CHUNK_BYTES)
     }
 
+    /// Returns the chunk that an address lies in, and how far in it, if it is one of the arena.
+    pub(crate) fn chunk_of(&self, address: usize) -> Option<(usize, usize)> {
+        let offset = address.checked_sub(self.base.addr())?;
+        let chunk = offset / CHUNK_BYTES;
+        (chunk < self.chunks.len()).then_some((chunk, offset % CHUNK_BYTES))
+    }
+
     pub(crate) fn is_thp(&self) -> bool {
         self.thp
     }

@@ -5,13 +5,15 @@
 //! read anew at little cost. [`HugePages`] says from it how many huge pages can be had at once,
 //! how many once movable frames are moved out of the way, how many never, and which kinds of
 //! frames are in their way. [`Unmarked`] accounts for the frames that Linux marks as nothing,
-//! [`processes()`] for the memory of each process.
+//! [`processes()`] for the memory of each process. [`DeviceHeap`] has what Swath's module holds for devices.
 
+mod device_heap;
 mod huge;
 mod memory;
 mod processes;
 mod unmarked;
 
+pub use device_heap::{DeviceHeap, HeapArea};
 pub use huge::{Blocker, GIGANTIC_FRAMES, HugePages};
 pub use memory::{HUGE_FRAMES, MachineMemory, Unit};
 pub use processes::{ProcessMemory, Processes, processes};

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
+use swath_arch::BASE_PAGE_BYTES;
 
+use crate::inspect::device_heap::DeviceHeap;
 use crate::machine::record::memory_frames;
 use crate::machine::{CaptureError, MachineFacts, UnknownFrames};
 
@@ -23,6 +25,8 @@ pub struct Unmarked {
     pub not_initialised: u64,
     /// Free frames in the lists of single processors, of `/proc/zoneinfo`, at most.
     pub in_cpu_lists: u64,
+    /// Held by Swath's heap for devices.
+    pub device_heap: u64,
     /// Memory of `vmalloc`, at most: some of it is mapped.
     pub vmalloc: u64,
     /// Kernel stacks.
@@ -43,6 +47,8 @@ pub struct KernelSums {
     pub stacks: u64,
     /// `Percpu`.
     pub per_cpu_data: u64,
+    /// Frames that Swath's heap for devices holds; 0 where there is none, or it is not for this user.
+    pub device_heap: u64,
 }
 
 impl KernelSums {
@@ -53,7 +59,9 @@ impl KernelSums {
     pub fn read(proc: &Path) -> Result<Self, CaptureError> {
         let keys = ["VmallocUsed:", "KernelStack:", "Percpu:"];
         let [vmalloc, stacks, per_cpu_data] = memory_frames(proc, keys)?;
-        Ok(Self { vmalloc, stacks, per_cpu_data })
+        let device_heap =
+            DeviceHeap::read(proc).map_or(0, |heap| heap.held_bytes / BASE_PAGE_BYTES);
+        Ok(Self { vmalloc, stacks, per_cpu_data, device_heap })
     }
 }
 
@@ -72,6 +80,7 @@ impl Unmarked {
             frames,
             not_initialised: part(facts.free_frames.saturating_sub(facts.buddy_frames)),
             in_cpu_lists: part(lists.fold(0, u64::saturating_add)),
+            device_heap: part(sums.device_heap),
             // Stacks lie in the area of vmalloc.
             stacks: part(sums.stacks),
             vmalloc: part(sums.vmalloc.saturating_sub(sums.stacks)),
@@ -91,10 +100,11 @@ impl Unmarked {
     }
 
     /// Returns the parts, each with its name.
-    pub fn parts(&self) -> [(&'static str, u64); 6] {
+    pub fn parts(&self) -> [(&'static str, u64); 7] {
         [
             ("free, not initialised yet", self.not_initialised),
             ("free, in the lists of processors", self.in_cpu_lists),
+            ("Swath's heap for devices", self.device_heap),
             ("vmalloc", self.vmalloc),
             ("kernel stacks", self.stacks),
             ("data of processors", self.per_cpu_data),
@@ -171,6 +181,7 @@ mod unit {
         let folder = tempfile::tempdir().unwrap();
         let text = "VmallocUsed: 4000 kB\nKernelStack: 400 kB\nPercpu: 80 kB\n";
         fs::write(folder.path().join("meminfo"), text).unwrap();
+        fs::write(folder.path().join("swath_heap"), "held_bytes 28672\n").unwrap();
         let sums = KernelSums::read(folder.path()).unwrap();
         let facts = MachineFacts { free_frames: 50, buddy_frames: 40, ..MachineFacts::default() };
         for frames in [0, 5, 10, 15, 500, 5000] {
@@ -178,7 +189,7 @@ mod unit {
             assert_eq!(parts.iter().map(|(_, frames)| frames).sum::<u64>(), frames);
         }
         let parts = Unmarked::of(5000, &facts, sums).parts().map(|(_, frames)| frames);
-        assert_eq!(parts, [10, 0, 900, 100, 20, 3970]);
+        assert_eq!(parts, [10, 0, 7, 900, 100, 20, 3963]);
     }
 
     #[test]

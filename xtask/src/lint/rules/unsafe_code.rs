@@ -40,6 +40,7 @@ const MODULES: &[&str] = &[
     "crates/swath-cmt/src/reserve/grow.rs",
     "crates/swath-cmt/src/reserve/stock.rs",
     "crates/swath-cmt/src/source/backing.rs",
+    "crates/swath-cmt/src/source/dma_heap.rs",
     "crates/swath-cmt/src/source/mapping.rs",
     "crates/swath-cmt/src/source/mend.rs",
     "crates/swath-cmt/src/source/ordinary.rs",
