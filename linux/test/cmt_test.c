@@ -91,6 +91,7 @@ static void forked(uint64_t *blocks[], const uint64_t physical[])
 	child = fork();
 	CHECK(child >= 0);
 	if (!child) {
+		CHECK(cmt_stats_get(&stats, sizeof(stats)).status == SWATH_OK && !stats.dma_heap_bytes);
 		for (unsigned i = 0; i < BLOCKS; i++) {
 			size_t len = BLOCK;
 
@@ -110,7 +111,6 @@ static void forked(uint64_t *blocks[], const uint64_t physical[])
 			stamp(block, i);
 			CHECK(has_stamp(block, i));
 		}
-		CHECK(cmt_stats_get(&stats, sizeof(stats)).status == SWATH_OK && !stats.dma_heap_bytes);
 		_exit(0);
 	}
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));

@@ -51,13 +51,20 @@ pub(crate) struct Trial {
     steps: u64,
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Also builds a small kernel that has contiguous memory of its own (CMA), from the packaged source,
-    /// and compares both under the same fragmentation.
-    #[arg(long)]
-    cma: bool,
-    /// Also builds one with checks of locks and of leaks, and tries all policies there.
-    #[arg(long)]
-    checks: bool,
+    /// Parts to run, one after the other.
+    #[arg(value_enum, default_values_t = [Part::Heap])]
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The distribution's kernel: all that the heap does.
+    Heap,
+    /// A small kernel, built from the packaged source, that has contiguous memory of its own (CMA): both under
+    /// the same fragmentation.
+    Cma,
+    /// Such a kernel with checks of locks, of leaks and of addresses, and all policies there.
+    Checks,
 }
 
 /// What is built of the C library.
@@ -87,7 +94,8 @@ struct Latency {
 /// # Errors
 /// What is missing, does not build, or does not hold.
 pub(crate) fn run(metadata: &Metadata, trial: &Trial) -> Result<()> {
-    let more = if trial.cma || trial.checks { NEEDED_TO_BUILD } else { &[] };
+    let builds = trial.parts.iter().any(|&part| part != Part::Heap);
+    let more = if builds { NEEDED_TO_BUILD } else { &[] };
     for (program, package) in NEEDED.iter().chain(more) {
         let found = Command::new(program).arg("--version").output().is_ok();
         if !found {
@@ -106,26 +114,37 @@ pub(crate) fn run(metadata: &Metadata, trial: &Trial) -> Result<()> {
     fs::create_dir_all(&room)?;
     let root = metadata.workspace_root.as_std_path();
     let built = Built { object: library(root, &room, &toolchain)?, hosted: hosted(metadata)? };
-    let packages = Packages::fetch(&room, trial.cma || trial.checks)?;
+    let packages = Packages::fetch(&room, builds)?;
 
-    let latencies = guest(root, &room, &packages, &packages.kernel()?, &built, "heap", trial)?;
-    compare(&latencies, "bitmap", "demand", "taken from the system on demand");
-    if trial.cma {
-        let kernel = packages.build(root, &room, "cma", &["small.config"])?;
-        let latencies = guest(root, &room, &packages, &kernel, &built, "cma", trial)?;
-        let worst = compare(&latencies, "swath", "reserved", "of the kernel's CMA heap");
-        ensure!(worst <= 0.1, "an allocation takes more than a tenth of CMA's time");
-    }
-    if trial.checks {
-        let kernel = packages.build(root, &room, "checks", &["small.config", "checks.config"])?;
-        guest(root, &room, &packages, &kernel, &built, "checks", trial)?;
+    for part in &trial.parts {
+        match part {
+            Part::Heap => {
+                let kernel = packages.kernel()?;
+                let latencies = guest(root, &room, &packages, &kernel, &built, "heap", trial)?;
+                compare(&latencies, "bitmap", "demand", "taken from the system on demand")?;
+            }
+            Part::Cma => {
+                let kernel = packages.build(root, &room, "cma", &["small.config"])?;
+                let latencies = guest(root, &room, &packages, &kernel, &built, "cma", trial)?;
+                let worst = compare(&latencies, "swath", "reserved", "of the kernel's CMA heap")?;
+                ensure!(worst <= 0.1, "an allocation takes more than a tenth of CMA's time");
+            }
+            Part::Checks => {
+                let configs = ["small.config", "checks.config"];
+                let kernel = packages.build(root, &room, "checks", &configs)?;
+                guest(root, &room, &packages, &kernel, &built, "checks", trial)?;
+            }
+        }
     }
     Ok(())
 }
 
 /// Prints the times of one heap beside another's, and returns the largest ratio.
-fn compare(latencies: &[Latency], of: &str, to: &str, what: &str) -> f64 {
-    let mut worst: f64 = 0.0;
+///
+/// # Errors
+/// There are none of both for any length.
+fn compare(latencies: &[Latency], of: &str, to: &str, what: &str) -> Result<f64> {
+    let mut worst: Option<f64> = None;
     for ours in latencies.iter().filter(|latency| latency.heap.contains(of)) {
         let Some(theirs) =
             latencies.iter().find(|other| other.heap.contains(to) && other.bytes == ours.bytes)
@@ -136,10 +155,10 @@ fn compare(latencies: &[Latency], of: &str, to: &str, what: &str) -> f64 {
             [("p50", ours.p50_us, theirs.p50_us), ("p99", ours.p99_us, theirs.p99_us)]
         {
             println!("{} MiB, {name}: {a:.1} us, {b:.1} us {what}: {:.4}", ours.bytes >> 20, a / b);
-            worst = worst.max(a / b);
+            worst = Some(worst.map_or(a / b, |worst| worst.max(a / b)));
         }
     }
-    worst
+    worst.context("the guest measured nothing to compare")
 }
 
 fn run_well(command: &mut Command) -> Result<()> {
