@@ -513,7 +513,8 @@ static void fragment(unsigned percent, uint64_t seed)
 
 	CHECK(at != MAP_FAILED);
 	state = seed * 2 + 1;
-	madvise(at, pages * FRAME, MADV_NOHUGEPAGE);
+	/* EINVAL: a kernel without huge pages. */
+	CHECK(!madvise(at, pages * FRAME, MADV_NOHUGEPAGE) || errno == EINVAL);
 	for (uint64_t i = 0; i < pages; i++) {
 		int ends[2];
 
@@ -529,7 +530,7 @@ static void fragment(unsigned percent, uint64_t seed)
 	}
 	for (uint64_t i = 0; i < pages; i++)
 		if (below(2))
-			madvise(at + i * FRAME, FRAME, MADV_DONTNEED);
+			CHECK(!madvise(at + i * FRAME, FRAME, MADV_DONTNEED));
 	printf("fragmented %" PRIu64 " pages %u pipes\n", pages, pipes);
 	fflush(stdout);
 	pause();

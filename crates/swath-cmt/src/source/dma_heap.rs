@@ -89,6 +89,11 @@ impl DmaHeap {
         let buffer = unsafe { File::of(asked.file as i32) };
         let at = map_file(&buffer, len_bytes + more)?;
         let mut run = HeapRun { at, len_bytes: len_bytes + more, frame: None };
+        // What parent and child share, each would see the other change.
+        // SAFETY: mapped just now.
+        if !unsafe { keep_from_children(at, run.len_bytes, true) } {
+            return None;
+        }
         run.frame = if self.is_swath { self.told(asked.file) } else { run.seen() };
         let skip = run.frame.map_or(0, |frame| frame.wrapping_neg() % CHUNK_FRAMES);
         run.trim(skip as usize * BASE_PAGE_BYTES as usize, len_bytes);
@@ -154,11 +159,9 @@ impl HeapRun {
     /// # Safety
     /// What is mapped there is the caller's to replace.
     pub(crate) unsafe fn move_to(self, to: *mut u8) -> bool {
-        // SAFETY: as the caller says, and the run is this value's; a child must not have it.
+        // SAFETY: as the caller says, and the run is this value's. A child still does not get it.
         let moved = unsafe { move_pages(self.at, to, self.len_bytes) };
         if moved {
-            // SAFETY: it lies there now.
-            unsafe { keep_from_children(to, self.len_bytes, true) };
             core::mem::forget(self);
         }
         moved

@@ -136,14 +136,15 @@ pub(crate) unsafe fn make_huge(at: *mut u8, len_bytes: usize) -> bool {
     }
 }
 
-/// Keeps mapped memory from the children of forks, or no longer.
+/// Keeps mapped memory from the children of forks, or no longer, and returns true if it is so. A kernel that
+/// knows no such advice lets children have it.
 ///
 /// # Safety
 /// The range is the caller's.
-pub(crate) unsafe fn keep_from_children(at: *mut u8, len_bytes: usize, keep: bool) {
+pub(crate) unsafe fn keep_from_children(at: *mut u8, len_bytes: usize, keep: bool) -> bool {
     let advice = if keep { libc::MADV_DONTFORK } else { libc::MADV_DOFORK };
-    // SAFETY: as the caller says. A kernel that knows no such advice lets children have it.
-    unsafe { libc::madvise(at.cast(), len_bytes, advice) };
+    // SAFETY: as the caller says.
+    unsafe { libc::madvise(at.cast(), len_bytes, advice) == 0 }
 }
 
 /// Bytes that are touched at once: others wait for the process's mappings meanwhile.
