@@ -465,9 +465,11 @@ fn guest(
          swath_steps={}",
         trial.seed, trial.steps
     );
+    // Checks take a part of it, and their own pages would lie where the heap's were.
+    let memory = if part == "checks" { "3072" } else { "1536" };
     let mut emulator = Command::new("qemu-system-x86_64");
     emulator
-        .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-M", "q35", "-m", "1536", "-smp", "2"])
+        .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-M", "q35", "-m", memory, "-smp", "2"])
         .args(["-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none"])
         .args(["-device", "edu", "-kernel"])
         .arg(&kernel.image)
