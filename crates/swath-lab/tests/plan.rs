@@ -53,9 +53,33 @@ fn an_unknown_kind_is_named_with_those_that_there_are() {
     assert!(error.contains("mine.toml") && error.contains("\"tbl\"") && error.contains("tlb"));
 }
 
+fn plan_of(kind: &str) -> &'static str {
+    registry::entries().find(|(_, entry)| entry.code.kind() == kind).unwrap().1.plan
+}
+
 fn tlb_plan() -> &'static str {
-    let entry = registry::entries().find(|(_, entry)| entry.code.kind() == "tlb");
-    entry.unwrap().1.plan
+    plan_of("tlb")
+}
+
+/// Every list of fixed length that a plan has, and one in a list of a plan that has both forms.
+#[test]
+fn a_list_of_fixed_length_takes_no_more_and_no_fewer_values() {
+    for (kind, good, bad, key, why) in [
+        ("cases", "b = [[1, 4],", "b = [[1, 4, 0],", "fig_8.b.0", "3 values, 2 are wanted"),
+        ("cases", "[9, 4]]", "[9]]", "fig_8.b.1", "invalid length 1"),
+        ("cl-large", "[64, 2048]", "[64, 2048, 1]", "size_kib", "3 values, 2 are wanted"),
+        ("cl-large", "[64, 2048]", "[]", "size_kib", "invalid length 0"),
+        ("readings", "[64, 16]", "[64, 16, 16]", "blocks.1", "3 values, 2 are wanted"),
+        ("beyond", "[4, 1],", "[4, 1, 7, 7],", "demand.together", "invalid length 4"),
+        ("cl-order", "[24, 16],", "[24, 16, 0],", "machine.areas_mib.1", "3 values, 2 are wanted"),
+    ] {
+        let plan = plan_of(kind);
+        let line = plan[..plan.find(good).unwrap()].matches('\n').count() + 1;
+        let error = registry::parse("mine.toml", &plan.replacen(good, bad, 1)).err();
+        let error = error.unwrap_or_else(|| panic!("{kind}: {bad} is read")).to_string();
+        let said = format!("plan mine.toml: line {line}, {key}: {why}");
+        assert!(error.starts_with(&said), "{bad}: {error}, not {said}");
+    }
 }
 
 #[test]

@@ -207,13 +207,14 @@ fn journal(
     let (journal, begun) = Journal::open(&path, &key)?;
     match begun {
         Begun::Anew => {}
-        Begun::Resumed { points, cut_bytes } => {
+        Begun::Resumed { points, under_way, cut_bytes } => {
             let cut = match cut_bytes {
                 0 => String::new(),
                 bytes => format!("; {bytes} bytes at its end were no whole record"),
             };
             bar.warn(&format!(
-                "{study}: {points} points of a run that did not end are in its journal{cut}"
+                "{study}: {points} points of a run that did not end are in its journal, {under_way} \
+                 were under way{cut}"
             ));
         }
         Begun::Replaced => bar.warn(&format!(

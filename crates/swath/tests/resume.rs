@@ -5,7 +5,8 @@
 //! `SWATH_KILLS=100 cargo test --release -p swath --test suite resume -- --nocapture`. A single run of
 //! `green-power` in its full form, killed a hundred times, is as long as three of it:
 //! `SWATH_KILLS=100 cargo test --release -p swath --test suite resume -- --ignored --nocapture`; with
-//! `SWATH_SHARE=60` each hour of its tracks is a minute.
+//! `SWATH_SHARE=60` each hour of its tracks is a minute. It has one thread, on which a kill loses one
+//! point at most, or `SWATH_JOBS`, each of which may lose one.
 
 #![cfg(unix)]
 
@@ -69,24 +70,39 @@ struct Killed {
 }
 
 impl Killed {
-    /// The number of points that it found in journals, if it came to look for them and there were any.
-    fn resumed_points(&self) -> Option<u64> {
-        let mut points = None;
-        for (head, _) in self.said.lines().filter_map(|line| line.split_once(RESUMED)) {
-            let word = head.rsplit(' ').next().expect("a word");
-            *points.get_or_insert(0) += word.parse::<u64>().expect("a number");
-        }
-        points
+    /// Of each journal that it found: the points in it, and those that the run before had begun and
+    /// not done.
+    fn resumed(&self) -> Vec<[u64; 2]> {
+        let lines = self.said.lines().filter_map(|line| line.split_once(RESUMED));
+        lines
+            .map(|(head, rest)| {
+                let rest = rest.strip_prefix(UNDER_WAY).expect("what a kill cost is told");
+                let words = [head.rsplit(' ').next(), rest.split(' ').next()];
+                words.map(|word| word.and_then(|word| word.parse().ok()).expect("a number"))
+            })
+            .collect()
     }
 }
 
-/// What a run says of the points that it does not measure again, after their number.
+/// What a run says of the points that it does not measure again, after their number, and before that of
+/// the points that it measures again although they were begun.
 const RESUMED: &str = " points of a run that did not end";
+const UNDER_WAY: &str = " are in its journal, ";
 
-/// Runs the plans of studies into `out` and kills the run after a time.
-fn study(room: &Path, studies: &[&str], form: &[&str], out: &str, kill_after: Duration) -> Killed {
+/// Threads of a run in quick form.
+const JOBS: u64 = 2;
+
+/// Runs the plans of studies into `out`, on so many threads, and kills the run after a time.
+fn study(
+    room: &Path,
+    studies: &[&str],
+    form: &[&str],
+    (jobs, out): (u64, &str),
+    kill_after: Duration,
+) -> Killed {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swath"));
-    command.current_dir(room).args(["study", "--jobs", "2", "--out", out]).args(form);
+    let jobs = jobs.to_string();
+    command.current_dir(room).args(["study", "--jobs", &jobs, "--out", out]).args(form);
     for study in studies {
         command.args(["--plan", &format!("{study}.toml")]);
     }
@@ -160,19 +176,23 @@ fn a_run_that_is_killed_resumes_to_the_same_bytes() {
     }
     let studies = PLANS.map(|(study, _)| study);
     let begin = Instant::now();
-    assert!(study(room.path(), &studies, &["--quick"], "whole", Duration::from_secs(600)).ended);
+    let ten_minutes = Duration::from_secs(600);
+    assert!(study(room.path(), &studies, &["--quick"], (JOBS, "whole"), ten_minutes).ended);
     let whole_ms = u64::try_from(begin.elapsed().as_millis()).unwrap();
     let whole = report(&room.path().join("whole"), &studies);
     assert!(whole.len() > 20);
     // So that each run in turn is killed a few times before its end.
     let most_ms = (whole_ms / 3).max(20);
-    let (mut kills, mut resumed, mut runs) = (0, 0, 0);
+    let (mut kills, mut resumed, mut lost, mut runs) = (0, 0, 0, 0);
     while kills < kills_wanted {
         let out = format!("killed-{runs}");
         loop {
             let after = Duration::from_millis(random.below(most_ms));
-            let one = study(room.path(), &studies, &["--quick"], &out, after);
-            resumed += one.said.matches(RESUMED).count();
+            let one = study(room.path(), &studies, &["--quick"], (JOBS, &out), after);
+            for [_, under_way] in one.resumed() {
+                assert!(under_way <= JOBS, "a kill cost {under_way} points: {}", one.said);
+                (resumed, lost) = (resumed + 1, lost + under_way);
+            }
             assert!(!one.said.contains("begun anew"), "{}", one.said);
             is_whole(&room.path().join(&out), &studies);
             if one.ended {
@@ -185,7 +205,9 @@ fn a_run_that_is_killed_resumes_to_the_same_bytes() {
         assert!(own == whole, "run {runs} differs");
         assert!(!room.path().join(&out).join(".swath").exists(), "nothing of the work is left");
     }
-    println!("{kills} kills in {runs} runs of {whole_ms} ms, {resumed} journals resumed");
+    println!(
+        "{kills} kills in {runs} runs of {whole_ms} ms, {resumed} journals resumed, {lost} points begun again"
+    );
     assert!(resumed > 0, "no run went on from a journal");
 }
 
@@ -212,42 +234,45 @@ fn shorter_tracks(share: u64) -> String {
 fn a_full_form_that_is_killed_a_hundred_times_ends_with_the_same_bytes() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |t| t.parse().unwrap());
     let (wanted, seed) = (number("SWATH_KILLS", 100), number("SWATH_SEED", 1));
-    let share = number("SWATH_SHARE", 1);
+    let (share, jobs) = (number("SWATH_SHARE", 1), number("SWATH_JOBS", 1));
     let (room, studies) = (tempfile::tempdir().unwrap(), ["green-power"]);
     let (place, forever) = (room.path(), Duration::from_secs(u64::MAX));
     fs::write(place.join("green-power.toml"), shorter_tracks(share)).unwrap();
     let begin = Instant::now();
-    assert!(study(place, &studies, &[], "whole", forever).ended);
+    assert!(study(place, &studies, &[], (jobs, "whole"), forever).ended);
     let whole_secs = begin.elapsed().as_secs_f64();
     let whole = report(&place.join("whole"), &studies);
 
     let mut random = Random::new(seed);
-    let (mut kills, mut points, mut grew) = (0, 0, 0);
+    let (mut kills, mut points, mut grew, mut lost, mut most) = (0, 0, 0, 0, 0);
     let begin = Instant::now();
     loop {
         // Of moments that know nothing of each other: the time to the next has this distribution.
         let moment = (1 + random.below(1 << 20)) as f64 / (1_u64 << 20) as f64;
         let after = Duration::from_secs_f64(-moment.ln() * whole_secs / wanted as f64);
-        let one =
-            study(place, &studies, &[], "killed", if kills < wanted { after } else { forever });
+        let after = if kills < wanted { after } else { forever };
+        let one = study(place, &studies, &[], (jobs, "killed"), after);
         assert!(!one.said.contains("begun anew"), "{}", one.said);
         is_whole(&place.join("killed"), &studies);
-        // What was in the journal once is never measured again.
-        if let Some(resumed) = one.resumed_points() {
+        // A kill costs no point that was done, and of those under way one for each thread.
+        let found = one.resumed();
+        if let [[resumed, under_way]] = found[..] {
             assert!(resumed >= points, "{points} points before: {}", one.said);
+            assert!(under_way <= jobs, "a kill cost {under_way} points: {}", one.said);
             grew += u64::from(resumed > points);
-            points = resumed;
+            (points, lost, most) = (resumed, lost + under_way, under_way.max(most));
         }
         if one.ended {
-            assert!(points == 0 || one.resumed_points().is_some(), "{}", one.said);
+            assert!(points == 0 || found.len() == 1, "{}", one.said);
             break;
         }
         kills += 1;
     }
     assert!(report(&place.join("killed"), &studies) == whole, "seed {seed}");
     println!(
-        "{kills} kills, tracks of 1/{share}: {:.0} s for {whole_secs:.0} s, {points} points resumed at \
-         the end, {grew} runs found more than the one before",
+        "seed {seed}: {kills} kills, tracks of 1/{share}, {jobs} threads: {:.0} s for {whole_secs:.0} s, \
+         {points} points resumed at the end, {grew} runs found more than the one before; {lost} points were \
+         lost, {most} at most by a kill",
         begin.elapsed().as_secs_f64()
     );
     assert!(kills == wanted, "it ended before");

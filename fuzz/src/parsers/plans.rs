@@ -44,6 +44,13 @@ fn agree(root: &Json, schema: &Json, value: &Value, at: &str) {
         let named = root.pointer(name.trim_start_matches('#')).expect("a definition");
         return agree(root, named, value, at);
     }
+    if let Some(forms) = schema["anyOf"].as_array() {
+        // One value or one for each form; or one that may be left out.
+        let has_forms = value.get("full").is_some();
+        let fits =
+            |one: &&Json| one["type"] != "null" && one["properties"]["full"].is_null() != has_forms;
+        return forms.iter().find(fits).map_or((), |one| agree(root, one, value, at));
+    }
     let within = |number: f64, min: &str, max: &str| {
         let [min, max] = [&schema[min], &schema[max]].map(Json::as_f64);
         min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max)
@@ -55,15 +62,12 @@ fn agree(root: &Json, schema: &Json, value: &Value, at: &str) {
         Value::Float(number) => {
             assert!(within(*number, "minimum", "maximum"), "{at} = {number}, {schema}");
         }
-        // Of a list of fixed length what is too much is passed over, though its schema refuses it.
-        Value::Array(list) if schema["prefixItems"].is_array() => {
-            for (item, schema) in list.iter().zip(schema["prefixItems"].as_array().unwrap()) {
-                agree(root, schema, item, at);
-            }
-        }
         Value::Array(list) => {
             assert!(within(list.len() as f64, "minItems", "maxItems"), "{at} = {list:?}, {schema}");
-            list.iter().for_each(|value| agree(root, &schema["items"], value, at));
+            for (nth, value) in list.iter().enumerate() {
+                let item = schema["prefixItems"].get(nth).unwrap_or(&schema["items"]);
+                agree(root, item, value, at);
+            }
         }
         Value::Table(table) => {
             for (key, value) in table {
@@ -82,7 +86,8 @@ fn changed(random: &mut Random) -> String {
         let mut values = Vec::new();
         leaves(&mut plan, &mut values);
         let nth = random.index(values.len());
-        *values.swap_remove(nth) = value(random);
+        let old = values.swap_remove(nth);
+        *old = value(old, random);
     }
     plan.to_string()
 }
@@ -100,8 +105,8 @@ fn leaves<'p>(table: &'p mut toml::Table, values: &mut Vec<&'p mut Value>) {
     }
 }
 
-/// Draws a value that a plan may hold or not.
-fn value(random: &mut Random) -> Value {
+/// Draws a value that a plan may hold or not, in place of another.
+fn value(old: &Value, random: &mut Random) -> Value {
     match random.below(12) {
         0 => Value::Integer(random.word() as i64),
         1 => Value::Integer(random.below(2) as i64 - 1),
@@ -113,9 +118,12 @@ fn value(random: &mut Random) -> Value {
         6 => Value::Float(random.below(256) as f64 / 64.0),
         7 => Value::Float([f64::NAN, f64::INFINITY, -0.0, f64::MAX][random.index(4)]),
         8 => Value::String("x".repeat(random.index(300))),
-        9 => Value::Array(
-            (0..random.below(4)).map(|_| Value::Integer(random.below(8) as i64)).collect(),
-        ),
+        9 => {
+            // To a list too much is added, for one whose length is fixed.
+            let mut list = old.as_array().cloned().unwrap_or_default();
+            list.extend((0..random.below(4)).map(|_| Value::Integer(random.below(8) as i64)));
+            Value::Array(list)
+        }
         10 => Value::Boolean(random.one_in(2)),
         _ => Value::Table(toml::Table::new()),
     }

@@ -337,9 +337,10 @@ mod tests {
                 let number = random.index(near);
                 // Growing and shrinking in turns, so that words and levels come and go.
                 match random.below(3) + step / 100 % 2 {
-                    0 | 1 if !set.contains(&number) => {
+                    // One that is there, too.
+                    0 | 1 => {
+                        assert_eq!(tree.insert(&mut s[..], at, number), set.is_empty(), "{place}");
                         set.insert(number);
-                        assert_eq!(tree.insert(&mut s[..], at, number), set.len() == 1, "{place}");
                     }
                     2 if !set.is_empty() => {
                         let number = *set.iter().nth(random.index(set.len())).unwrap();
@@ -348,13 +349,26 @@ mod tests {
                     }
                     3 if !set.is_empty() => {
                         let first = set.pop_first().unwrap();
-                        let popped = tree.pop_first(&mut s[..], at);
+                        let popped = if random.one_in(2) {
+                            tree.pop_first(&mut s[..], at)
+                        } else {
+                            // Not without the bound's last number.
+                            assert_eq!(tree.pop_below(&mut s.clone()[..], at, first), None);
+                            tree.pop_below(&mut s[..], at, first + 1).unwrap()
+                        };
                         assert_eq!(popped, (first, set.is_empty()), "{place}");
                     }
                     _ => {}
                 }
                 for (which, set) in sets.iter().enumerate() {
                     let at = 3 + which * words;
+                    if bound <= 4200 || step % 60 == 0 {
+                        let holds = |number| set.contains(&number);
+                        assert_eq!(tree.wrong_word(&s[..], at, bound, holds), None, "{place}");
+                    }
+                    if set.is_empty() {
+                        assert_eq!(tree.pop_below(&mut s[..], at, bound), None, "{place}");
+                    }
                     assert!(tree.check(&s[..], at, bound), "{place}");
                     assert_eq!(Tree::len(&s[..], at, bound), set.len(), "{place}");
                     assert_eq!(tree.is_empty(&s[..], at), set.is_empty(), "{place}");
@@ -369,6 +383,57 @@ mod tests {
             assert_eq!((s[0], s[3 + 2 * words]), (u64::MAX, u64::MAX), "another's word");
         }
         assert_eq!((Tree::words(0), Tree::new(0).depth), (1, 1));
+    }
+
+    /// Words that lead to no number, or out of the storage, give none and stay as they are.
+    #[test]
+    fn a_path_that_ends_gives_no_number() {
+        for bound in [64, 4096, 4097, BOUND_MAX] {
+            let (tree, words) = (Tree::new(bound), Tree::words(bound));
+            for number in [0, bound - 1] {
+                let mut good = vec![0_u64; 3 + words];
+                tree.insert(&mut good[..], 3, number);
+                let mut index = number;
+                for (nth, &level) in tree.levels().iter().enumerate() {
+                    // Here the path breaks off, above it goes on.
+                    let mut s = good.clone();
+                    s[3 + usize::from(level) + (index >> 6)] = 0;
+                    let before = s.clone();
+                    let popped = tree.pop_below(&mut s[..], 3, bound);
+                    assert_eq!((popped, &s), (None, &before), "{bound}: level {nth}");
+                    index >>= 6;
+                }
+                assert_eq!(tree.pop_below(&mut good[..], 3, number), None);
+                assert_eq!(tree.pop_below(&mut good[..3], 3, bound), None);
+                assert_eq!(tree.pop_below(&mut good[..], 3, bound), Some((number, true)));
+                assert!(good.iter().all(|&word| word == 0));
+            }
+            let mut s = vec![0_u64; 3 + words];
+            s[3 + words - 1] = 1 << 63;
+            for len in 3..s.len() {
+                assert_eq!(tree.pop_below(&mut s[..len], 3, bound), None, "{bound}: {len} words");
+            }
+        }
+    }
+
+    /// Each bit of the lowest level that is another than the set's is found, by its word.
+    #[test]
+    fn a_wrong_bit_is_found_by_its_word() {
+        for bound in [1, 64, 65, 200, 4097] {
+            let (tree, words) = (Tree::new(bound), Tree::words(bound));
+            let mut s = vec![0; 2 + words];
+            let holds = |number: usize| number % 7 == 3 && number / 64 != 1;
+            for number in (0..bound).filter(|&number| holds(number)) {
+                tree.insert(&mut s[..], 2, number);
+            }
+            assert_eq!(tree.wrong_word(&s[..], 2, bound, holds), None);
+            for bit in 0..64 * words {
+                let word = 2 + bit / 64;
+                s[word] ^= 1 << (bit % 64);
+                assert_eq!(tree.wrong_word(&s[..], 2, bound, holds), Some(word), "{bound}: {bit}");
+                s[word] ^= 1 << (bit % 64);
+            }
+        }
     }
 
     /// Each bit of the levels above that does not say what is below is found.

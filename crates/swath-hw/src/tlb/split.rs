@@ -328,3 +328,135 @@ impl SplitTlb {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn array(sets: u32, ways: u32, largest: u8) -> TlbArray {
+        let geometry = Geometry { sets, ways, index_shift: 0 };
+        TlbArray { geometry, indexing: Indexing::Size, largest: Order::known(largest) }
+    }
+
+    fn fill(kind: EntryKind, page: u64, (start, count): (u64, u64), frame: u64) -> TlbFill {
+        let pages = PageRange::new(Vpn::new(start), count);
+        let attributes = Attributes::USER_DATA;
+        TlbFill::new(kind, Vpn::new(page), pages, Pfn::new(frame), attributes).unwrap()
+    }
+
+    /// Base pages, and pages of up to 4; anchors 16 pages apart.
+    fn two_arrays() -> SplitTlb {
+        let form = TlbForm::split(array(2, 2, 0)).and(array(1, 3, 2));
+        SplitTlb::new(&form, Order::known(4)).unwrap()
+    }
+
+    #[test]
+    fn anchors_stand_in_the_first_array_and_are_counted_apart() {
+        let mut tlb = two_arrays();
+        tlb.fill(&fill(EntryKind::Anchor, 16, (16, 9), 70));
+        tlb.fill(&fill(EntryKind::Regular, 20, (20, 1), 500));
+        tlb.check().unwrap();
+        let hit = |frame, kind| {
+            let attributes = Attributes::USER_DATA;
+            Some(TlbHit { frame: Pfn::new(frame), attributes, kind })
+        };
+        for _ in 0..2 {
+            assert_eq!(tlb.lookup(Vpn::new(19)), hit(73, EntryKind::Anchor));
+            tlb.check().unwrap();
+        }
+        assert_eq!(tlb.lookup(Vpn::new(20)), hit(500, EntryKind::Regular));
+        assert_eq!(tlb.lookup(Vpn::new(25)), None);
+        assert_eq!(tlb.lookup(Vpn::new(NO_PAGE & ((1 << 52) - 1))), None);
+        let stats = tlb.stats();
+        assert_eq!((stats.accesses, stats.misses, stats.fills), (5, 2, 2));
+        assert_eq!((stats.anchor_hits, stats.regular_hits), (2, 1));
+        assert_eq!(tlb.size_stats(Order::BASE), SizeStats { fills: 1, hits: 1 });
+        let held = |tlb: &SplitTlb| {
+            let mut counts = [0, 0];
+            for (array, count) in tlb.arrays().iter().zip(&mut counts) {
+                array.for_each(&mut |_, _, _| *count += 1);
+            }
+            counts
+        };
+        assert_eq!(held(&tlb), [2, 0]);
+        // For another TLB to hold: the entry as it stands.
+        assert_eq!(tlb.entry(Vpn::new(19)).map(|fill| (fill.start, fill.end)), Some((16, 25)));
+        assert_eq!(tlb.entry(Vpn::new(25)).map(|fill| fill.start), None);
+        tlb.invalidate_page(Vpn::new(17));
+        assert_eq!((tlb.peek(Vpn::new(19)), held(&tlb)), (None, [1, 0]));
+    }
+
+    #[test]
+    fn what_no_array_holds_is_held_in_part() {
+        let mut tlb = two_arrays();
+        // Of 32 pages the aligned four around the page, with their frames.
+        tlb.fill(&fill(EntryKind::Regular, 77, (64, 32), 1000));
+        assert_eq!(tlb.held_in_part(), 1);
+        let frames = |tlb: &SplitTlb, page| tlb.peek(Vpn::new(page)).map(|hit| hit.frame.raw());
+        assert_eq!(
+            [75, 76, 79, 80].map(|page| frames(&tlb, page)),
+            [None, Some(1012), Some(1015), None]
+        );
+        assert_eq!(tlb.size_stats(Order::known(2)).fills, 1);
+        // What is left of a block may be a base page, or end with the block.
+        tlb.fill(&fill(EntryKind::Regular, 103, (103, 6), 2000));
+        assert_eq!([102, 103, 104].map(|page| frames(&tlb, page)), [None, Some(2000), None]);
+        assert_eq!(tlb.size_stats(Order::BASE).fills, 1);
+        tlb.fill(&fill(EntryKind::Regular, 49, (43, 7), 3000));
+        assert_eq!(
+            [47, 48, 49, 50].map(|page| frames(&tlb, page)),
+            [None, Some(3005), Some(3006), None]
+        );
+        assert_eq!(tlb.held_in_part(), 3);
+        tlb.check().unwrap();
+    }
+
+    #[test]
+    fn the_counters_are_those_of_all_arrays() {
+        let mut tlb = two_arrays();
+        for page in 0..40 {
+            tlb.fill(&fill(EntryKind::Regular, page, (page, 1), page));
+            tlb.fill(&fill(EntryKind::Regular, 4 * page, (4 * page, 4), page));
+            tlb.fill(&fill(EntryKind::Regular, 300 + page, (300, 41), page));
+        }
+        tlb.fill(&fill(EntryKind::Regular, 339, (339, 1), 8));
+        tlb.invalidate_all();
+        let all = tlb.stats();
+        let sum = |of: fn(&TlbStats) -> u64| -> u64 {
+            let each = tlb.arrays().iter().map(|array| of(&array.stats()));
+            each.inspect(|&count| assert!(count > 0)).sum()
+        };
+        assert_eq!(all.fills, sum(|stats| stats.fills));
+        assert_eq!(all.evictions, sum(|stats| stats.evictions));
+        assert_eq!(all.displaced, sum(|stats| stats.displaced));
+        assert_eq!(all.invalidated, sum(|stats| stats.invalidated));
+    }
+
+    #[test]
+    fn each_invariant_is_looked_at() {
+        let base = fill(EntryKind::Regular, 5, (5, 1), 9);
+        let mut good = two_arrays();
+        good.fill(&base);
+        good.lookup(Vpn::new(5)).unwrap();
+        good.check().unwrap();
+        let broken = |change: &dyn Fn(&mut SplitTlb)| {
+            let mut tlb = good.clone();
+            change(&mut tlb);
+            tlb.check().unwrap_err()
+        };
+        let anchor = fill(EntryKind::Anchor, 16, (16, 1), 9);
+        let why = broken(&|tlb| tlb.arrays[1].fill(&anchor));
+        assert_eq!(why, "an anchor entry is not in the first array");
+        let large = fill(EntryKind::Regular, 8, (8, 2), 9);
+        let why = broken(&|tlb| tlb.arrays[0].fill(&large));
+        assert_eq!(why, "an entry is too large for its array");
+        let why = broken(&|tlb| tlb.last.frame = Pfn::new(10));
+        assert_eq!(why, "the last hit is not what a search finds");
+        // An array's own.
+        broken(&|tlb| tlb.arrays[1].anchors += 1);
+        // An anchor entry may be longer than the array's largest page.
+        let mut tlb = good.clone();
+        tlb.fill(&fill(EntryKind::Anchor, 16, (16, 9), 9));
+        tlb.check().unwrap();
+    }
+}

@@ -3,12 +3,13 @@
 //!
 //! A journal is a file of records, each appended by one call: its length, a checksum,
 //! and its bytes. The first record is the **key**: all that the points follow from
-//! (plan, seed, form, real input, program, machine), as text. Each other one is a point:
-//! its **stage** (a study measures its points in one or more lists, one after the other),
-//! its number in that list, and its result.
+//! (plan, seed, form, real input, program, machine), as text. Of the others there are three kinds. A point
+//! that is **done**: its stage (a study measures its points in one or more lists, one after the other),
+//! its number in that list, and its result. A point that is **begun**, by stage and number, so that the
+//! next run can say what a kill cost. And a run that goes on, **opened**, before which none is under way.
 //!
 //! ```text
-//!   "swath journal 1\n"   [length u32][CRC-32 u32][key]   [length][CRC-32][stage u32, point u32, result] …
+//!   "swath journal 2\n"   [length u32][CRC-32 u32][key]   [length][CRC-32][kind u8, stage u32, point u32, result] …
 //! ```
 //!
 //! A kill loses the points under way, one on each thread, and at most the record that was
@@ -17,7 +18,7 @@
 //! more after the last sync. Journals are removed when the command that began them has ended
 //! and all its results are in the report, so that a run of many studies resumes as a whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -29,9 +30,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The beginning of a journal's file.
-const MAGIC: &[u8] = b"swath journal 1\n";
+const MAGIC: &[u8] = b"swath journal 2\n";
 /// The time that a loss of power may take.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// What a record is of: its first byte.
+const OPENED: u8 = 0;
+const BEGUN: u8 = 1;
+const DONE: u8 = 2;
 
 /// A journal that cannot be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -52,6 +58,8 @@ pub enum Begun {
     Resumed {
         /// Points that need not be measured again.
         points: u64,
+        /// Points that the last run had begun and not done: what its end has cost.
+        under_way: u64,
         /// Bytes at its end that were no whole record.
         cut_bytes: u64,
     },
@@ -105,7 +113,7 @@ impl Journal {
         let remove = || drop(std::fs::remove_file(path));
         let scanned =
             file.metadata().and_then(|about| Ok((about.len(), scan(file, about.len(), key)?)));
-        let (all, (recorded, whole)) = match scanned {
+        let (all, Scanned { recorded, under_way, whole }) = match scanned {
             Ok((all, found)) => (all, found.unwrap_or_default()),
             Err(error) => {
                 if file.metadata().is_ok_and(|about| about.len() == 0) {
@@ -118,7 +126,8 @@ impl Journal {
             (0, _) => Begun::Anew,
             (_, 0) => Begun::Replaced,
             (all, whole) => {
-                Begun::Resumed { points: recorded.len() as u64, cut_bytes: all - whole }
+                let (points, under_way) = (recorded.len() as u64, under_way.len() as u64);
+                Begun::Resumed { points, under_way, cut_bytes: all - whole }
             }
         };
         let file = start(file, key, whole).map_err(|error| {
@@ -178,6 +187,14 @@ impl Journal {
         Some(result)
     }
 
+    /// Writes down that a point is measured from now on.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the file system refuses.
+    pub fn begin(&self, stage: u32, point: u32) -> Result<(), JournalError> {
+        self.append(&head(BEGUN, stage, point))
+    }
+
     /// Writes down the result of a point.
     ///
     /// # Errors
@@ -188,11 +205,9 @@ impl Journal {
         point: u32,
         result: &R,
     ) -> Result<(), JournalError> {
-        let fault = |what: String| JournalError { path: self.path.clone(), what };
-        let mut bytes = [stage.to_le_bytes(), point.to_le_bytes()].concat();
-        bytes = postcard::to_extend(result, bytes).map_err(|error| fault(error.to_string()))?;
-        let record = record(&bytes).ok_or_else(|| fault("a point of 4 GiB".to_owned()))?;
-        (&self.file).write_all(&record).map_err(|error| fault(error.to_string()))?;
+        let bytes = postcard::to_extend(result, head(DONE, stage, point))
+            .map_err(|error| self.fault(error.to_string()))?;
+        self.append(&bytes)?;
         self.is_empty.store(false, Ordering::Relaxed);
         let (now_ms, synced_ms) =
             (self.opened.elapsed().as_millis() as u64, self.synced_ms.load(Ordering::Relaxed));
@@ -202,19 +217,35 @@ impl Journal {
             self.synced_ms.compare_exchange(from, now_ms, Ordering::Relaxed, Ordering::Relaxed)
         };
         if due && take(synced_ms).is_ok() {
-            self.file.sync_data().map_err(|error| fault(error.to_string()))?;
+            self.file.sync_data().map_err(|error| self.fault(error.to_string()))?;
         }
         Ok(())
     }
+
+    fn append(&self, bytes: &[u8]) -> Result<(), JournalError> {
+        let record = record(bytes).ok_or_else(|| self.fault("a point of 4 GiB".to_owned()))?;
+        (&self.file).write_all(&record).map_err(|error| self.fault(error.to_string()))
+    }
+
+    fn fault(&self, what: String) -> JournalError {
+        JournalError { path: self.path.clone(), what }
+    }
 }
 
-/// Cuts a journal after its whole records, writes the key if there are none, and gives the file to
-/// append to.
+/// What a record of a point begins with.
+fn head(kind: u8, stage: u32, point: u32) -> Vec<u8> {
+    [&[kind][..], &stage.to_le_bytes(), &point.to_le_bytes()].concat()
+}
+
+/// Cuts a journal after its whole records, writes the key if there are none, or that it was opened, and
+/// gives the file to append to.
 fn start(file: &mut File, key: &str, whole: u64) -> io::Result<File> {
     file.set_len(whole)?;
     if whole == 0 {
         let record = record(key.as_bytes()).ok_or(io::ErrorKind::FileTooLarge)?;
         file.write_all(&[MAGIC, &record].concat())?;
+    } else {
+        file.write_all(&record(&head(OPENED, 0, 0)).ok_or(io::ErrorKind::FileTooLarge)?)?;
     }
     file.sync_all()?;
     file.try_clone()
@@ -237,9 +268,18 @@ fn checksum(length: u32, bytes: &[u8]) -> u32 {
 /// Places and lengths of results by stage and point.
 type Recorded = HashMap<(u32, u32), (u64, usize)>;
 
-/// The points of a journal with this key, and the length up to the end of the last whole
-/// record; nothing if it has another.
-fn scan(file: &File, length: u64, key: &str) -> io::Result<Option<(Recorded, u64)>> {
+/// What is in a journal.
+#[derive(Default)]
+struct Scanned {
+    recorded: Recorded,
+    /// Stages and points that the last run had begun and not done.
+    under_way: HashSet<(u32, u32)>,
+    /// The length up to the end of the last whole record.
+    whole: u64,
+}
+
+/// The records of a journal with this key; nothing if it has another.
+fn scan(file: &File, length: u64, key: &str) -> io::Result<Option<Scanned>> {
     let mut records = Records { from: BufReader::new(file), at: 0, length };
     records.from.seek(SeekFrom::Start(0))?;
     let mut magic = Vec::new();
@@ -250,15 +290,24 @@ fn scan(file: &File, length: u64, key: &str) -> io::Result<Option<(Recorded, u64
     if !records.next(&mut own)? || own != key.as_bytes() {
         return Ok(None);
     }
-    let (mut recorded, mut whole) = (Recorded::new(), records.at);
+    let mut found = Scanned { whole: records.at, ..Scanned::default() };
     while records.next(&mut own)? {
-        let Some((stage, rest)) = own.split_first_chunk::<4>() else { break };
+        let Some((&[kind], rest)) = own.split_first_chunk::<1>() else { break };
+        let Some((stage, rest)) = rest.split_first_chunk::<4>() else { break };
         let Some((point, rest)) = rest.split_first_chunk::<4>() else { break };
         let place = (u32::from_le_bytes(*stage), u32::from_le_bytes(*point));
-        recorded.insert(place, (records.at - rest.len() as u64, rest.len()));
-        whole = records.at;
+        match kind {
+            OPENED => found.under_way.clear(),
+            BEGUN => drop(found.under_way.insert(place)),
+            DONE => {
+                found.under_way.remove(&place);
+                found.recorded.insert(place, (records.at - rest.len() as u64, rest.len()));
+            }
+            _ => break,
+        }
+        found.whole = records.at;
     }
-    Ok(Some((recorded, whole)))
+    Ok(Some(found))
 }
 
 /// The records of a file, read one after the other.
@@ -323,7 +372,7 @@ mod tests {
         let path = room.path().join("journal");
         five(&path);
         let (journal, begun) = Journal::open(&path, "key").unwrap();
-        assert_eq!(begun, Begun::Resumed { points: 5, cut_bytes: 0 });
+        assert_eq!(begun, Begun::Resumed { points: 5, under_way: 0, cut_bytes: 0 });
         let stage = journal.stage(6);
         for point in 0..5 {
             let own: Result = journal.recall(stage, point).unwrap();
@@ -350,7 +399,7 @@ mod tests {
             match begun {
                 Begun::Anew => assert_eq!(length, 0),
                 Begun::Replaced => assert_eq!(points, 0),
-                Begun::Resumed { points: said, cut_bytes } => {
+                Begun::Resumed { points: said, cut_bytes, .. } => {
                     assert_eq!(points, said);
                     let end = length as u64 - cut_bytes;
                     assert_eq!(*ends.entry(points).or_insert(end), end, "{length}");
@@ -358,10 +407,37 @@ mod tests {
             }
             journal.record(7, 9, &result(9)).unwrap();
             let (journal, begun) = Journal::open(&path, "key").unwrap();
-            assert_eq!(begun, Begun::Resumed { points: points + 1, cut_bytes: 0 });
+            assert_eq!(begun, Begun::Resumed { points: points + 1, under_way: 0, cut_bytes: 0 });
             assert!(journal.recall::<Result>(7, 9).is_some(), "{length}");
         }
         assert_eq!(ends.len(), 5);
+    }
+
+    /// Of the run that a kill ended, and not of one before it; a result that was being written is lost.
+    #[test]
+    fn points_under_way_are_counted() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("journal");
+        let opened = |begun: &[u32], done: &[u32]| {
+            let (journal, found) = Journal::open(&path, "key").unwrap();
+            begun.iter().for_each(|&point| journal.begin(0, point).unwrap());
+            done.iter().for_each(|&point| journal.record(0, point, &result(point)).unwrap());
+            // As if it was killed, with or without a point.
+            std::mem::forget(journal);
+            found
+        };
+        assert_eq!(opened(&[0, 1, 2], &[1]), Begun::Anew);
+        let resumed = |points, under_way| Begun::Resumed { points, under_way, cut_bytes: 0 };
+        assert_eq!(opened(&[], &[]), resumed(1, 2));
+        assert_eq!(opened(&[2, 0, 3], &[3, 2, 0]), resumed(1, 0));
+        assert_eq!(opened(&[4], &[4]), resumed(4, 0));
+        let file = File::options().write(true).open(&path).unwrap();
+        let cut = file.metadata().unwrap().len() - 1;
+        file.set_len(cut).unwrap();
+        let Begun::Resumed { points: 4, under_way: 1, cut_bytes } = opened(&[], &[]) else {
+            panic!("the point whose result was cut is not told");
+        };
+        assert!(cut_bytes > 8);
     }
 
     /// A bit that flips costs its record and those after it, never a wrong result.
@@ -400,7 +476,7 @@ mod tests {
         });
         drop(journal);
         let (journal, begun) = Journal::open(&path, "key").unwrap();
-        assert_eq!(begun, Begun::Resumed { points: 1000, cut_bytes: 0 });
+        assert_eq!(begun, Begun::Resumed { points: 1000, under_way: 0, cut_bytes: 0 });
         for point in 0..1000 {
             let own: Result = journal.recall(0, point).unwrap();
             assert_eq!(bits(&own), bits(&result(point)));

@@ -17,6 +17,7 @@ pub(crate) mod key;
 pub mod kind;
 pub mod needs;
 pub mod paper;
+pub(crate) mod place;
 pub mod plan;
 pub mod point;
 pub mod registry;

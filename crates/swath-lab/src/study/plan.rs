@@ -9,13 +9,16 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use toml::Value;
 
+use crate::study::place::{key_at, line_of};
 use crate::study::results::is_study_name;
 
 /// Reasons why a plan cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The text is not a plan: TOML's message names line, column and key.
+    /// The text is not TOML, or its outermost table lacks a key: TOML's message names them.
     #[error("plan {plan}: {message}")]
     Parse {
         /// The plan's name or file.
@@ -129,11 +132,24 @@ struct HeadOnly {
 /// # Errors
 /// [`PlanError::Parse`].
 pub fn read_head(name: &str, text: &str) -> Result<Head, PlanError> {
-    toml::from_str::<HeadOnly>(text).map(|head| head.about).map_err(|error| parse(name, &error))
+    parse::<HeadOnly>(name, text).map(|head| head.about)
 }
 
-fn parse(plan: &str, error: &toml::de::Error) -> PlanError {
-    PlanError::Parse { plan: plan.to_owned(), message: error.to_string().trim_end().to_owned() }
+/// Reads TOML as a type.
+///
+/// # Errors
+/// [`PlanError::Value`], with key and line, if the type refuses a value.
+pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, PlanError> {
+    toml::from_str(text).map_err(|error| match error.span().and_then(|span| key_at(text, span)) {
+        Some(key) => {
+            let why = error.message().trim_end().replace('\n', " ");
+            value_error(name, text, Refused { key, why })
+        }
+        None => PlanError::Parse {
+            plan: name.to_owned(),
+            message: error.to_string().trim_end().to_owned(),
+        },
+    })
 }
 
 /// Reads a plan and checks it.
@@ -141,10 +157,41 @@ fn parse(plan: &str, error: &toml::de::Error) -> PlanError {
 /// # Errors
 /// [`PlanError`], which names the key and the line.
 pub fn read<P: Plan>(name: &str, text: &str) -> Result<P, PlanError> {
-    let plan: P = toml::from_str(text).map_err(|error| parse(name, &error))?;
-    let checked = check_name(&plan.about().study).and_then(|()| plan.check());
+    let plan: P = parse(name, text)?;
+    let values = parse(name, text)?;
+    let as_read = serde_json::to_value(&plan).unwrap_or_default();
+    let checked = check_name(&plan.about().study)
+        .and_then(|()| all_was_read(&Value::Table(values), &as_read, ""))
+        .and_then(|()| plan.check());
     checked.map_err(|refused| value_error(name, text, refused))?;
     Ok(plan)
+}
+
+/// Refuses a list of which not all values are in the plan as it was read: of a pair TOML's reader
+/// takes two values, and passes over more.
+fn all_was_read(given: &Value, read: &Json, key: &str) -> Result<(), Refused> {
+    let inside = |part: &str| match key {
+        "" => part.to_owned(),
+        _ => format!("{key}.{part}"),
+    };
+    match (given, read) {
+        (Value::Array(given), Json::Array(read)) => {
+            let (count, wanted) = (given.len(), read.len());
+            require(count == wanted, key, || format!("{count} values, {wanted} are wanted"))?;
+            let mut pairs = given.iter().zip(read).enumerate();
+            pairs.try_for_each(|(nth, (given, read))| {
+                all_was_read(given, read, &inside(&nth.to_string()))
+            })
+        }
+        (Value::Table(given), Json::Object(read)) => given.iter().try_for_each(|(name, given)| {
+            read.get(name).map_or(Ok(()), |read| all_was_read(given, read, &inside(name)))
+        }),
+        // One value for a full and a quick run is read as that of each.
+        (Value::Array(_), Json::Object(forms)) => {
+            forms.get("full").map_or(Ok(()), |read| all_was_read(given, read, key))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The error of a key that is refused, with its line in the plan's text.
@@ -161,32 +208,4 @@ fn check_name(study: &str) -> Result<(), Refused> {
     require(is_study_name(study), "about.study", || {
         format!("{study:?}: only lower-case letters, digits and single hyphens inside")
     })
-}
-
-/// The line of a key, from 1; of the table or list that it would stand in if it does not
-/// stand in the text. A part of a key that is a number is a place in a list, from 0.
-fn line_of(text: &str, key: &str) -> Option<usize> {
-    let document = toml::de::DeTable::parse(text).ok()?;
-    let mut at = None;
-    let mut value: Option<&toml::Spanned<toml::de::DeValue<'_>>> = None;
-    for part in key.split('.') {
-        let list = value.and_then(|value| value.get_ref().as_array());
-        if let Some(list) = list {
-            // Without a place the first of them.
-            let place = part.parse::<usize>();
-            value = list.get(place.clone().unwrap_or(0));
-            at = value.map(|value| value.span().start).or(at);
-            if place.is_ok() {
-                continue;
-            }
-        }
-        let table = match value {
-            None => Some(document.get_ref()),
-            Some(value) => value.get_ref().as_table(),
-        };
-        let Some((name, inner)) = table.and_then(|table| table.get_key_value(part)) else { break };
-        at = Some(name.span().start);
-        value = Some(inner);
-    }
-    Some(text.get(..at?)?.matches('\n').count() + 1)
 }

@@ -166,10 +166,13 @@ impl Run<'_> {
         }
         let result = match self.journal.and_then(|journal| journal.recall(stage, nth)) {
             Some(recorded) => Ok(recorded),
-            None => measure().and_then(|result| {
-                self.journal.map_or(Ok(()), |journal| journal.record(stage, nth, &result))?;
-                Ok(result)
-            }),
+            None => {
+                self.journal.map_or(Ok(()), |journal| journal.begin(stage, nth))?;
+                measure().and_then(|result| {
+                    self.journal.map_or(Ok(()), |journal| journal.record(stage, nth, &result))?;
+                    Ok(result)
+                })
+            }
         };
         self.watch.point();
         result

@@ -24,7 +24,7 @@ use toml::{Spanned, Table, Value};
 
 use crate::source::real::{InputError, Machine, RealInput};
 use crate::study::kind::ReadyStudy;
-use crate::study::plan::{PlanError, Refused, value_error};
+use crate::study::plan::{PlanError, Refused, parse, value_error};
 use crate::study::registry;
 use crate::sweep::key::{Key, POINTS_MAX, is_range, set};
 use crate::table::column::{Cell, Schema, Type};
@@ -124,10 +124,7 @@ impl Sweep {
     /// # Errors
     /// As for [`load`](Self::load).
     pub fn read(name: &str, text: &str, folder: &Path) -> Result<Self, SweepError> {
-        let fields: Fields = toml::from_str(text).map_err(|error| PlanError::Parse {
-            plan: name.to_owned(),
-            message: error.to_string().trim_end().to_owned(),
-        })?;
+        let fields: Fields = parse(name, text)?;
         let refuse = |key: &str, why: String| {
             SweepError::Plan(value_error(name, text, Refused { key: key.to_owned(), why }))
         };
@@ -148,10 +145,7 @@ impl Sweep {
             _ => return Err(refuse("study", "one of `study` and `plan` is wanted".to_owned())),
         };
         let base = registry::parse(&plan_name, &plan_text)?;
-        let plan = toml::from_str(&plan_text).map_err(|error| PlanError::Parse {
-            plan: plan_name,
-            message: error.to_string().trim_end().to_owned(),
-        })?;
+        let plan = parse(&plan_name, &plan_text)?;
         let uses = base.uses();
         for (key, given, used) in [
             ("memory", fields.memory.is_some(), uses.memory),
@@ -289,6 +283,7 @@ impl Sweep {
                 registry::parse(&self.name, &text).err().map(|error| reason(&error))
             });
             if alone.as_ref() == Some(&why) {
+                let why = why.strip_prefix(&format!("{}: ", key.path)).unwrap_or(&why);
                 return self.refuse(self.at(&key.path), &key.path, format!("{value}: {why}"));
             }
         }

@@ -7,6 +7,8 @@ pub mod mappings;
 pub mod range;
 pub mod relocation;
 pub mod reverse;
+#[cfg(test)]
+mod reverse_model;
 
 pub use entries::{ReverseError, ReverseFault, ReverseMap, Site, SpaceId, Status};
 pub use error::{PmapError, PmapFault};
