@@ -48,7 +48,10 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-vm/src/migrate/daemon.rs", &[(SUITE, &["migrate"]), MACHINE]),
     ("crates/swath-vm/src/migrate/relocate.rs", &[MACHINE]),
     ("crates/swath-vm/src/migrate/units.rs", &[MACHINE]),
-    ("crates/swath-vm/src/pmap/reverse.rs", &[(SUITE, &["pmap", "superpages"])]),
+    (
+        "crates/swath-vm/src/pmap/reverse.rs",
+        &[(UNIT, &["pmap::"]), (SUITE, &["pmap", "superpages"])],
+    ),
     ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpage", "pmap"])]),
 ];
 

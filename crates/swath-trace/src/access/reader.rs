@@ -145,7 +145,11 @@ impl TraceReader {
         let mut input = Input::new(content);
         let found = match input.fill(HEAD_BYTES) {
             Ok([]) => return Err(TraceError::Empty),
-            Ok(head) => format.or_else(|| TraceFormat::of_content(head)).or(name),
+            // Of no more than that, for how much comes at once is the source's affair.
+            Ok(head) => {
+                let head = &head[..head.len().min(HEAD_BYTES)];
+                format.or_else(|| TraceFormat::of_content(head)).or(name)
+            }
             Err(source) => return Err(input.source().explain(source)),
         };
         let Some(format) = found else { return Err(TraceError::UnknownFormat) };
