@@ -235,6 +235,8 @@ static void random_steps(unsigned count, uint64_t seed)
 		uint64_t pages = 1ull << below(11), flags = below(2) ? SWATH_HEAP_SCATTER : 0;
 		int fd;
 
+		if (i && i % 10000 == 0)
+			printf("random step %u\n", i);
 		if (slot->at) {
 			drop(slot);
 			continue;
