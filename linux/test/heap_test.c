@@ -103,25 +103,6 @@ static void sync_buffer(int fd, uint64_t flags)
 	CHECK(!ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync));
 }
 
-static void availability(uint64_t len, unsigned count)
-{
-	unsigned given = 0, one = 0;
-	int fds[count];
-
-	for (unsigned i = 0; i < count; i++) {
-		fds[i] = allocate(len, 0);
-		if (fds[i] < 0)
-			continue;
-		given++;
-		/* The kernel's CMA heap gives one run or nothing. */
-		one += !swaths || extents_of(fds[i], NULL, 0) == 1;
-	}
-	printf("availability bytes %" PRIu64 " asked %u given %u one_run %u\n", len, count, given, one);
-	for (unsigned i = 0; i < count; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
-}
-
 static uint64_t read_number(const char *path, const char *name)
 {
 	FILE *file = fopen(path, "r");
@@ -135,6 +116,31 @@ static uint64_t read_number(const char *path, const char *name)
 	fclose(file);
 	CHECK(value != UINT64_MAX);
 	return value;
+}
+
+static void availability(uint64_t len, unsigned count)
+{
+	unsigned given = 0, one = 0;
+	double start, us;
+	int fds[count];
+
+	/* What the last user left may still be being zeroed. */
+	while (swaths && read_number("/proc/swath_heap", "buffers "))
+		usleep(1000);
+	start = now_us();
+	for (unsigned i = 0; i < count; i++) {
+		fds[i] = allocate(len, 0);
+		given += fds[i] >= 0;
+	}
+	us = now_us() - start;
+	/* The kernel's CMA heap gives one run or nothing. */
+	for (unsigned i = 0; i < count; i++)
+		one += fds[i] >= 0 && (!swaths || extents_of(fds[i], NULL, 0) == 1);
+	printf("availability bytes %" PRIu64 " asked %u given %u one_run %u us_each %.1f\n", len, count, given, one,
+	       us / count);
+	for (unsigned i = 0; i < count; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
 }
 
 static int ascending(const void *a, const void *b)

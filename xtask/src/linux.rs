@@ -512,7 +512,7 @@ impl Seen {
             ["==", "memory", "in", "pieces,", policy, ..] => self.policy = (*policy).to_owned(),
             ["=", heap] => self.heap = (*heap).to_owned(),
             // All that was asked for is one run each, on whatever Swath's heap lies.
-            ["availability", "bytes", _, "asked", asked, "given", _, "one_run", one]
+            ["availability", "bytes", _, "asked", asked, "given", _, "one_run", one, ..]
                 if asked != one && !self.heap.ends_with("reserved") =>
             {
                 self.complaint.get_or_insert(line.to_owned());
@@ -540,7 +540,7 @@ mod tests {
         for line in [
             "== memory in pieces, bitmap",
             "= /dev/dma_heap/swath",
-            "availability bytes 20971520 asked 12 given 12 one_run 12",
+            "availability bytes 20971520 asked 12 given 12 one_run 12 us_each 31.5",
             "latency bytes 4194304 asked 200 given 200 p50_us 89.0 p99_us 130.5 max_us 200.0",
             "guest: well",
         ] {
@@ -551,7 +551,7 @@ mod tests {
         assert_eq!(seen.latencies[0].heap, "bitmap /dev/dma_heap/swath");
         assert_eq!((seen.latencies[0].bytes, seen.latencies[0].p99_us), (4 << 20, 130.5));
         for line in [
-            "availability bytes 20971520 asked 12 given 12 one_run 11",
+            "availability bytes 20971520 asked 12 given 12 one_run 11 us_each 31.5",
             "kernel says: [  1.0] BUG: bad page state",
             "failed: heap_test /dev/dma_heap/swath full",
         ] {
