@@ -11,6 +11,7 @@ pub(crate) const LOWER: &[&str] = &[
     "swath-heap",
     "swath-pool",
     "swath-hw",
+    "swath-example-arceos",
 ];
 
 /// The line at their libraries' roots.
