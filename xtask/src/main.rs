@@ -10,6 +10,7 @@ use xshell::{Shell, cmd};
 
 mod bare_metal;
 mod bench;
+mod book;
 mod boot;
 mod emulator;
 mod fuzz;
@@ -96,6 +97,8 @@ enum Chore {
     /// Builds what is committed in two directories and compares the programs and libraries,
     /// byte for byte; takes two release builds.
     Reproducible,
+    /// Draws the pictures of README and of the book anew: some studies in their quick form.
+    Book,
     /// Runs the studies and says where the page is.
     Report {
         /// What `swath study` shall be told.
@@ -139,6 +142,7 @@ fn main() -> Result<()> {
             install::install(&shell, &metadata, &std::path::absolute(prefix)?)
         }
         Chore::Reproducible => reproducible::check(&shell),
+        Chore::Book => book::draw(&shell, &metadata),
         Chore::Report { args } => report(&shell, &metadata, &args),
         Chore::Results { reports } if reports.is_empty() => results::check(&metadata),
         Chore::Results { reports } => results::keep(&metadata, &reports),

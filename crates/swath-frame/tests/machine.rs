@@ -11,7 +11,9 @@ use swath_frame::layout::{
 use swath_frame::machine::watermark::{
     list_batch, list_high, min_free_huge_kib, min_free_kib, watermarks,
 };
-use swath_frame::machine::{HotplugError, MachineAllocateError, MachineError, MachineFreeError};
+use swath_frame::machine::{
+    HotplugError, MachineAllocateError, MachineError, MachineFreeError, UnitState,
+};
 use swath_frame::testing::frames;
 use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, BoundaryPlacement, ListPlacement, Placement,
@@ -200,6 +202,14 @@ fn random_work<Z: ZoneAllocator>(
                     machine.unit_state(unit).map(|state| state.isolation)
                         == Some(Isolation::Offline),
                 );
+                // Any range is counted as a unit is.
+                let frames = match unit {
+                    MemoryUnit::Section(section) => machine.layout().section(section),
+                    MemoryUnit::Bank(bank) => machine.layout().bank(bank),
+                };
+                let use_of = |state: UnitState| (state.present, state.movable, state.unmovable);
+                let counted = frames.map(|frames| use_of(machine.frames_state(frames)));
+                assert_eq!(counted, machine.unit_state(unit).map(use_of), "seed {seed}, {step}");
                 match result {
                     Ok(()) => assert_ne!(machine.unit_state(unit), before, "seed {seed}, {step}"),
                     Err(_) => assert_eq!(machine.unit_state(unit), before, "seed {seed}, {step}"),

@@ -13,3 +13,8 @@ pub mod table;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The book's page for who writes a kernel, tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/book/src/kernel.md")]
+struct Book;

@@ -31,7 +31,7 @@ fn rising(figure: &str, design: &str, top: f64) -> Series {
 }
 
 /// A study with every kind of figure and claim.
-fn sample() -> StudyResult {
+pub(crate) fn sample() -> StudyResult {
     let rate = "TLB hit rate (share of accesses)";
     let workloads = ["RGB to YUV", "image blending", "camera preview", "display", "JPEG"];
     let mut series = Vec::new();
@@ -73,6 +73,7 @@ fn sample() -> StudyResult {
         n: 5,
         plan: serde_json::json!({"sweep": [1, 2, 4]}),
         finding: "Longer blocks hit more.".to_owned(),
+        film: None,
         figures: vec![
             Figure::new("Fig. 10", "Raster workloads", FigureKind::Bars, "workload", rate)
                 .with_y_range(0.9, 1.0),
@@ -374,6 +375,23 @@ fn a_broken_result_costs_its_own_section_alone() {
     assert_eq!(write_index(&folder).unwrap().studies.len(), 2);
 }
 
+/// The heaviest page there is: fourteen clouds of two designs, and lines with intervals.
+#[test]
+fn a_page_full_of_clouds_is_small() {
+    let mut result = sample();
+    (result.figures, result.series) = (Vec::new(), Vec::new());
+    for nth in 0..14 {
+        let id = format!("Cloud {nth}");
+        result.figures.push(Figure::new(&id, "times", FigureKind::Scatter, "size", "time"));
+        for (design, factor) in [("regions", 37), ("conventional", 91)] {
+            let points = (0..2000).map(|i| (f64::from(i), f64::from(i * factor % 1009)));
+            result.series.push(Series::new(&id, "a", "b", design, points));
+        }
+    }
+    let page = read(written(&[(result, None)]).path().join("pbs-tlb.html"));
+    assert!(page.len() <= 300_000, "{} bytes", page.len());
+}
+
 #[test]
 fn a_page_of_another_program_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
@@ -664,7 +682,9 @@ fn long_lines_and_maps() {
     let line: Vec<Point> = (0..1000).map(|x| (f64::from(x), 1.0).into()).collect();
     let series = [Series::new("f", "x", "y", "PBS", line)];
     let svg = draw(&figure(FigureKind::Lines), &series, &Palette::default()).unwrap();
-    let markers = svg.matches("<polygon").count();
+    // The markers are the subpaths of one path that closes each.
+    let closed = svg.lines().find(|line| line.starts_with("<path") && line.contains('z')).unwrap();
+    let markers = closed.matches('M').count();
     assert!((10..=45).contains(&markers), "{markers} markers");
 
     let row = |name, ys: [f64; 3]| {
@@ -720,7 +740,7 @@ fn a_table_is_a_table() {
     assert!(result.check().is_err(), "a number is no row");
 }
 
-fn browser() -> Option<PathBuf> {
+pub(crate) fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
     let all = std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name)));
@@ -732,7 +752,7 @@ fn browser() -> Option<PathBuf> {
 }
 
 /// Runs a headless browser to its end and gives what it printed.
-fn browse(browser: &Path, arguments: &[String]) -> String {
+pub(crate) fn browse(browser: &Path, arguments: &[String]) -> String {
     let profile = tempfile::tempdir().unwrap();
     let mut child = Command::new(browser)
         .args([

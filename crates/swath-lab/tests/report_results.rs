@@ -20,6 +20,7 @@ fn sample() -> StudyResult {
         n: 5,
         plan: serde_json::json!({"sweep": [1, 2, 4], "machine": {"frames": 1024}}),
         finding: "Longer blocks hit more.".to_owned(),
+        film: None,
         figures: vec![
             Figure::new("Fig. 11", "Hit rate", FigureKind::LinesLog2, "block (pages)", "rate")
                 .with_y_range(0.0, 1.0)

@@ -15,6 +15,7 @@ mod page_replay;
 mod plan;
 mod process;
 mod regions_meet_rtmmu;
+mod report_film;
 mod report_page;
 mod report_results;
 mod rt_heap;

@@ -18,6 +18,7 @@ macro_rules! say {
 mod compare;
 mod export;
 mod failure;
+mod film;
 mod inspect;
 mod progress;
 mod record;
@@ -67,6 +68,8 @@ enum Command {
     /// Read which frames of this Linux machine are free and what the others
     /// hold.
     Snapshot(snapshot::SnapshotArgs),
+    /// Show snapshots of a machine in sequence, as a map that plays.
+    Film(film::FilmArgs),
     /// Say how many huge pages this Linux machine can have, at once, after
     /// compaction and never, and what blocks each.
     Inspect(inspect::InspectArgs),
@@ -118,6 +121,7 @@ pub fn main() -> ExitCode {
             compare::run(&args).map(|changed| code = ExitCode::from(u8::from(changed)))
         }
         Command::Snapshot(args) => snapshot::run(&args),
+        Command::Film(args) => film::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Record(command) => record::run(command).map(|exit| code = exit),
         Command::Export(args) => export::run(&args),

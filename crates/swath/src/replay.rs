@@ -10,6 +10,7 @@ use swath_lab::papers::green::replay::{
     self, ReplayError, ReplayOptions, ReplayTable, RequestSource,
 };
 use swath_lab::papers::green::setting::LoadName;
+use swath_lab::report::film::write;
 
 use crate::failure::Failure;
 use crate::progress::{INTERRUPTED, bytes_bar, watch_for_interrupts};
@@ -43,6 +44,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "N", default_value_t = 6,
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     rows: u64,
+    /// Write memory over time, the allocators side by side, as a picture that plays (`.svg`) or a
+    /// page in which it can be paused and scrubbed.
+    #[arg(long, value_name = "FILE")]
+    film: Option<PathBuf>,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
@@ -59,11 +64,12 @@ pub(crate) fn run(args: ReplayArgs) -> Result<(), Failure> {
     if allocators.is_empty() {
         allocators = AllocatorName::ALL.to_vec();
     }
-    let ReplayArgs { machine, migrate, rows, seed, json, .. } = args;
+    let ReplayArgs { machine, migrate, rows, seed, film, json, .. } = args;
     watch_for_interrupts();
     let bar = bytes_bar("rows");
     bar.0.set_length(rows * allocators.len() as u64);
-    let options = ReplayOptions { source, machine, allocators, migrate, rows, seed };
+    let options =
+        ReplayOptions { source, machine, allocators, migrate, rows, film: film.is_some(), seed };
     let tables = replay::run(&options, &mut |_| {
         bar.0.inc(1);
         !INTERRUPTED.load(Ordering::Relaxed)
@@ -74,6 +80,9 @@ pub(crate) fn run(args: ReplayArgs) -> Result<(), Failure> {
         error => Failure::new(1, error),
     })?;
     bar.0.finish_and_clear();
+    if let Some((path, film)) = film.zip(replay::film(&options, &tables)) {
+        write(&path, &film)?;
+    }
     if json {
         say!("{}", serde_json::json!(tables));
         return Ok(());

@@ -268,6 +268,38 @@ fn replay_prints_json() {
     assert!(rows.windows(2).all(|pair| pair[0]["time_us"].as_u64() < pair[1]["time_us"].as_u64()));
 }
 
+/// A film of a replay is the same each time, plays two allocators, and leaves the table as it is; one
+/// of snapshots has a moment for each.
+#[test]
+fn films_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let table =
+        ["replay", "files", "--allocator", "linux", "--allocator", "bank-array", "--rows", "3"];
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for name in ["one.svg", "two.svg", "page.html"] {
+        let output = swath(&[&table[..], &["--film", &path(name)]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(output.stdout, swath(&table).stdout);
+    }
+    let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+    assert_eq!(read("one.svg"), read("two.svg"));
+    assert_eq!(read("one.svg").matches("data:image/png").count(), 2);
+    assert!(read("page.html").contains("data-film="));
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../swath-lab/data");
+    let (one, two) = (format!("{data}/machine.swsnap"), format!("{data}/fragmented.swsnap"));
+    let output = swath(&["film", &one, &two, "-o", &path("snapshots.svg")]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(read("snapshots.svg").contains("steps(2)"));
+    let twice = ["replay", "files", "--allocator", "linux", "--allocator", "linux"];
+    let output = swath(&[&twice[..], &["--film", &path("no.svg")]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("stands twice"), "{}", text(&output.stderr));
+    let output = swath(&["film", &path("one.svg"), "-o", &path("no.svg")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("one.svg"), "{}", text(&output.stderr));
+    assert!(!dir.path().join("no.svg").exists());
+}
+
 #[test]
 fn replay_says_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();

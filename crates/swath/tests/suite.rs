@@ -1,5 +1,6 @@
 //! The tests of `swath` in one program: it is linked once, and all of them share the cores.
 
+mod book;
 mod cl;
 mod compare;
 #[cfg(target_os = "linux")]

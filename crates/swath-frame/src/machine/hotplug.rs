@@ -93,6 +93,12 @@ where
         self.unit_state(MemoryUnit::Bank(bank))
     }
 
+    /// Counts the frames of any range by their use; those beyond the machine are holes, and the range
+    /// is no unit that could be isolated. O(frames / 64).
+    pub fn frames_state(&self, frames: Extent) -> UnitState {
+        self.usage.counts(&self.words, frames)
+    }
+
     /// Returns true if a section could be taken offline once its frames in use
     /// have been moved: it is memory of one zone without holes, and none of its
     /// frames is unmovable. O(1).

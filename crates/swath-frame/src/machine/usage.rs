@@ -434,7 +434,7 @@ impl Usage {
     }
 
     /// Counts the frames of `extent` that are present and those in use.
-    fn counts(&self, words: &[u64], extent: Extent) -> UnitState {
+    pub(crate) fn counts(&self, words: &[u64], extent: Extent) -> UnitState {
         let inside = extent.intersect(self.span);
         let mut state = UnitState::default();
         if inside.is_empty() {

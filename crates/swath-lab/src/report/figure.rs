@@ -18,6 +18,7 @@ pub use crate::report::palette::{Palette, stylesheet};
 
 use crate::report::axis::{Axis, char_width, extent, text_width};
 use crate::report::palette::{AXIS, GRID, Marker, SURFACE, Style, TEXT};
+use crate::report::paths::merge;
 use crate::report::thin::thin;
 use crate::study::results::{Figure, FigureKind, Place, Point, ResultError, Series};
 
@@ -29,9 +30,9 @@ pub const FONT: f64 = 15.0;
 /// Coordinates in a unit.
 const FINE: f64 = 10.0;
 /// From one line of text to the next.
-const LINE: f64 = 20.0;
+pub(crate) const LINE: f64 = 20.0;
 /// Free space around the picture and between its parts.
-const GAP: f64 = 8.0;
+pub(crate) const GAP: f64 = 8.0;
 /// Height of the plot itself.
 const PLOT: f64 = 230.0;
 /// The most markers on one line.
@@ -95,7 +96,7 @@ fn fine(units: f64) -> i32 {
 }
 
 /// Words of `text` in lines of at most `width` units; a longer word is cut.
-fn wrap(text: &str, width: f64) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -110,7 +111,7 @@ fn wrap(text: &str, width: f64) -> Vec<String> {
 }
 
 /// `text`, cut with an ellipsis if it is wider than `width`.
-fn fit(text: &str, width: f64) -> String {
+pub(crate) fn fit(text: &str, width: f64) -> String {
     if text_width(text) <= width {
         return text.to_owned();
     }
@@ -123,7 +124,7 @@ fn fit(text: &str, width: f64) -> String {
 }
 
 /// Characters that XML forbids, even escaped, become replacement characters.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let bad = |c: char| (c.is_control()) || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars()
         .map(|c| match c {
@@ -449,7 +450,7 @@ impl<'a> Picture<'a> {
              <title>{}</title><desc>{}</desc>{}",
             escape(&format!("{}: {}", self.figure.id, self.figure.title)),
             escape(&self.describe()),
-            body.trim_start(),
+            merge(body.trim_start()),
         )
         .trim_end()
         .to_owned()

@@ -41,7 +41,7 @@ pub(crate) fn index(studies: &[&StudyResults]) -> String {
             }
         }
     };
-    document("Swath: what was measured", Some(Script::Search), body).into_string()
+    document("Swath: what was measured", &[Script::Search], body).into_string()
 }
 
 fn summary(studies: &[&StudyResults]) -> Markup {

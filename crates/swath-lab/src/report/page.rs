@@ -11,8 +11,8 @@ use crate::report::claims::{self, figure_anchor, figure_of};
 use crate::report::figure::{
     FigureError, Palette, {self},
 };
-use crate::report::plot;
 use crate::report::write::{StudyResults, palette};
+use crate::report::{film, plot};
 use crate::study::results::{
     Claim, Figure, FigureKind, HostResult, Place, Point, Series, StudyResult, Tally, Unit,
 };
@@ -29,6 +29,8 @@ pub(crate) enum Script {
     Search,
     /// Figures to work with.
     Figures,
+    /// The controls of a film.
+    Film,
 }
 
 /// What the policy asks of a script before it runs: text that a result brings has it not.
@@ -48,6 +50,9 @@ impl Script {
                     }
                     script nonce=(NONCE) { (PreEscaped(include_str!("../../assets/figures.js"))) }
                 }
+                Self::Film => {
+                    script nonce=(NONCE) { (PreEscaped(include_str!("../../assets/film.js"))) }
+                }
             }
         }
     }
@@ -59,9 +64,9 @@ pub(crate) fn page_file(study: &str) -> String {
 }
 
 /// A page of this program that needs nothing but itself.
-pub(crate) fn document(title: &str, script: Option<Script>, body: Markup) -> Markup {
-    let scripts =
-        if script.is_some() { format!("; script-src 'nonce-{NONCE}'") } else { String::new() };
+pub(crate) fn document(title: &str, scripts: &[Script], body: Markup) -> Markup {
+    let allowed =
+        if scripts.is_empty() { String::new() } else { format!("; script-src 'nonce-{NONCE}'") };
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -70,7 +75,7 @@ pub(crate) fn document(title: &str, script: Option<Script>, body: Markup) -> Mar
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy"
-                    content={ "default-src 'none'; style-src 'unsafe-inline'; img-src data:" (scripts) };
+                    content={ "default-src 'none'; style-src 'unsafe-inline'; img-src data:" (allowed) };
                 meta name="generator" content="swath";
                 link rel="icon" href="data:,";
                 title { (title) }
@@ -78,7 +83,7 @@ pub(crate) fn document(title: &str, script: Option<Script>, body: Markup) -> Mar
             }
             body {
                 (body)
-                @if let Some(script) = script { (script.show()) }
+                @for script in scripts { (script.show()) }
             }
         }
     }
@@ -97,7 +102,11 @@ pub(crate) fn page(found: &StudyResults) -> Result<String, FigureError> {
         main #content { (section(found)?) }
     };
     let title = format!("Swath: {}", result.title);
-    Ok(document(&title, Some(Script::Figures), body).into_string())
+    let scripts: &[Script] = match result.film {
+        Some(_) => &[Script::Figures, Script::Film],
+        None => &[Script::Figures],
+    };
+    Ok(document(&title, scripts, body).into_string())
 }
 
 fn contents(found: &StudyResults) -> Markup {
@@ -106,6 +115,7 @@ fn contents(found: &StudyResults) -> Markup {
         nav aria-label="Contents" {
             h2 { a href="index.html" { "All studies" } }
             ul {
+                @if let Some(film) = &result.film { li { a href="#film" { (film.title) } } }
                 @for figure in &result.figures {
                     li {
                         a href={ "#" (figure_anchor(figure)) } {
@@ -159,6 +169,9 @@ fn section(found: &StudyResults) -> Result<Markup, FigureError> {
             p.source { (form(result)) " " (result.reference) }
             (finding(&result.finding))
             p.total { (Tally::of(all_claims(found))) "." }
+            @if let Some(film) = &result.film {
+                (film::figure(film, Some(&format!("{}/{}", result.study, film::film_file()))))
+            }
             (drawings)
             @if !result.claims.is_empty() {
                 h2 #claims { "What the paper says, and what was measured" }

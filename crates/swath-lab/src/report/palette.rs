@@ -120,7 +120,7 @@ pub fn stylesheet() -> String {
     let mut css = String::from(
         ".swath-figure{display:block;width:100%;height:auto}\n\
          .swath-figure text{font-family:system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif}\n\
-         .swath-figure polyline{stroke-linejoin:round;stroke-linecap:round}\n\
+         .swath-figure :is(polyline,path){stroke-linejoin:round;stroke-linecap:round}\n\
          @media screen and (prefers-color-scheme:dark){\n",
     );
     for ink in frame.into_iter().chain(known).chain(further) {

@@ -44,15 +44,15 @@ fn thin_cloud(points: &[Point]) -> Vec<Point> {
     };
     let xs: Vec<f64> = points.iter().map(x_of).collect();
     let ys: Vec<f64> = points.iter().map(|point| point.y).collect();
-    let step = |value: f64, values: &[f64], steps: f64| {
-        let (low, high) = extent(values).unwrap_or((0.0, 1.0));
+    let [across, up] = [&xs, &ys].map(|values| extent(values).unwrap_or((0.0, 1.0)));
+    let step = |value: f64, (low, high): (f64, f64), steps: f64| {
         ((value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0) * steps).round() as i64
     };
     let mut steps = 200.0;
     loop {
         let mut places: BTreeMap<(i64, i64), &Point> = BTreeMap::new();
         for point in points {
-            let place = (step(x_of(point), &xs, steps), step(point.y, &ys, steps));
+            let place = (step(x_of(point), across, steps), step(point.y, up, steps));
             let highest = places.entry(place).or_insert(point);
             if point.y > highest.y {
                 *highest = point;

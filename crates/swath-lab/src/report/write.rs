@@ -15,7 +15,7 @@ use swath_trace::whole;
 use crate::report::error::ReportError;
 use crate::report::figure::{self, Palette};
 use crate::report::folder::{FILE_BYTES_MAX, Folder, INDEX_FILE};
-use crate::report::{index, page};
+use crate::report::{film, index, page};
 use crate::study::registry::built_in;
 use crate::study::results::{
     Figure, FigureKind, HostResult, Place, Series, StudyResult, check_pair,
@@ -66,6 +66,7 @@ fn drawings(
 ) -> Result<Vec<(String, Vec<u8>)>, ReportError> {
     let palette = palette(result, host);
     let mut files = Vec::new();
+    files.extend(result.film.iter().map(|film| (film::film_file(), film::svg(film).into())));
     let mut add = |figures: &[Figure], series: &[Series]| {
         for one in figures {
             let name = one.file_stem() + ".csv";

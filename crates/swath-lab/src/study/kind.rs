@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use crate::study::citation::Citation;
 use crate::study::claim::{Claim, Statement};
+use crate::study::film::Film;
 use crate::study::journal::JournalError;
 use crate::study::key;
 use crate::study::needs::{Limits, Needs};
@@ -54,6 +55,11 @@ pub trait Study: Sync + 'static {
 
     /// The figures, the finding and the notes.
     fn show(plan: &Self::Plan, run: &Run<'_>, found: &Self::Found) -> Shown;
+
+    /// Memory over time, shown before the figures.
+    fn film(_plan: &Self::Plan, _run: &Run<'_>, _found: &Self::Found) -> Option<Film> {
+        None
+    }
 
     /// Does a job of this study in a process of its own.
     ///
@@ -270,6 +276,7 @@ impl<S: Study> ReadyStudy for Ready<S> {
             n: u32::try_from(seeds).unwrap_or(u32::MAX),
             plan: self.plan_as_run(run),
             finding: format!("{} {}", about.purpose, shown.finding).trim().to_owned(),
+            film: S::film(&self.plan, run, &found),
             figures,
             series,
             fitted: S::fitted(&self.plan),

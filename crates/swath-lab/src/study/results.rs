@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::study::film::{FILM_STEM, Film, FilmFault};
+
 pub use crate::study::claim::{Claim, ClaimError, ClaimFault, Statement};
 pub use crate::study::point::{Place, Point, Spread};
 pub use crate::study::tally::Tally;
@@ -42,6 +44,9 @@ pub struct StudyResult {
     pub plan: serde_json::Value,
     /// The finding in one paragraph of plain text.
     pub finding: String,
+    /// Memory over time, where the study shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub film: Option<Film>,
     /// The drawing of the figures, in the order of the report.
     pub figures: Vec<Figure>,
     /// The measured series of all figures.
@@ -205,6 +210,9 @@ pub enum ResultError {
         /// The fault.
         what: PointFault,
     },
+    /// The film is none.
+    #[error("the film: {0}")]
+    Film(#[from] FilmFault),
     /// A claim's numbers are not usable, or contradict its verdict.
     #[error(transparent)]
     Claim(#[from] ClaimError),
@@ -247,7 +255,18 @@ impl StudyResult {
     /// # Errors
     /// The first [`ResultError`] found, in the order of the fields.
     pub fn check(&self) -> Result<(), ResultError> {
+        self.film.as_ref().map_or(Ok(()), Film::check)?;
+        self.check_film_apart(&self.figures)?;
         check_parts(&self.study, &self.figures, &self.series, &self.claims)
+    }
+
+    /// Refuses a figure whose file would be the film's.
+    fn check_film_apart(&self, figures: &[Figure]) -> Result<(), ResultError> {
+        let same = |figure: &&Figure| self.film.is_some() && figure.file_stem() == FILM_STEM;
+        figures.iter().find(same).map_or(Ok(()), |figure| {
+            let (first, stem) = ("the film".to_owned(), FILM_STEM.to_owned());
+            Err(ResultError::SameFigure { first, second: figure.id.clone(), stem })
+        })
     }
 }
 
@@ -289,6 +308,7 @@ pub fn check_pair(result: &StudyResult, host: Option<&HostResult>) -> Result<(),
             host_study: host.study.clone(),
         });
     }
+    result.check_film_apart(&host.figures)?;
     check_figures(result.figures.iter().chain(&host.figures))
 }
 

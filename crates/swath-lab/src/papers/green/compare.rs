@@ -4,9 +4,11 @@
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::{Interleaved, MachineName};
 use crate::papers::green::machine::view::Look;
+use crate::papers::green::reel;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB, ways};
 use crate::papers::green::track::{LOOK_BYTES, LOOKS_A_MINUTE, Track, Trial, machine_bytes, track};
 use crate::study::claim::Conditions;
+use crate::study::film::Film;
 use crate::study::grid::{Grid, Metrics, Missing, Selection, Value, View};
 use crate::study::kind::Drawn;
 use crate::study::needs::{Needs, bytes};
@@ -152,6 +154,17 @@ impl Compared {
         let nth = self.loads.iter().position(|other| other == load).unwrap_or(self.loads.len());
         let tracks = self.first.iter().skip(nth * self.designs.len());
         self.designs.iter().copied().zip(tracks)
+    }
+
+    /// Memory over time under the first load: the first of the designs beside the last.
+    pub(crate) fn film(&self) -> Option<Film> {
+        let load = self.loads.first()?;
+        let all: Vec<(Design, &Track)> = self.first(load).collect();
+        let (first, last) = (all.first()?, all.last()?);
+        let shown = if all.len() == 1 { vec![first] } else { vec![first, last] };
+        let shown: Vec<_> =
+            shown.iter().map(|(design, track)| (design.title(), &track.maps)).collect();
+        reel::film(&load.title(), &shown)
     }
 
     /// Lines over time of a design under a load, as points with their spread.

@@ -7,6 +7,7 @@ use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
 use crate::papers::green::track::{SectionUse, Track};
 use crate::study::claim::{Conditions, Statement};
+use crate::study::film::Film;
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Point, Series};
@@ -41,6 +42,10 @@ impl Study for Layout {
         // Shown beside, but the paper's figures are of the other machine.
         all.extend(claims(small, &other));
         all
+    }
+
+    fn film(_: &GreenPlan, _: &Run<'_>, found: &Compared) -> Option<Film> {
+        found.film()
     }
 
     fn show(plan: &GreenPlan, run: &Run<'_>, found: &Compared) -> Shown {

@@ -25,6 +25,7 @@ pub mod pages;
 pub mod paper;
 pub mod power;
 pub mod recorded;
+pub(crate) mod reel;
 pub mod replay;
 pub mod setting;
 pub(crate) mod track;

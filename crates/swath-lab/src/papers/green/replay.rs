@@ -12,6 +12,8 @@ use crate::papers::green::machine::view::Look;
 use crate::papers::green::pages::load::{LoadKind, PageLoad};
 use crate::papers::green::pages::recordings::{HOURS_MAX, RecordingError, read_recording};
 use crate::papers::green::pages::runs::{Recorded, Requests};
+use crate::papers::green::reel::{self, MOMENTS, Maps};
+use crate::study::film::Film;
 
 /// The source of requests.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,6 +37,8 @@ pub struct ReplayOptions {
     pub migrate: bool,
     /// Rows of a table.
     pub rows: u64,
+    /// True if memory's maps are kept for a [`film`].
+    pub film: bool,
     /// The seed of a synthetic load.
     pub seed: u64,
 }
@@ -83,6 +87,27 @@ pub struct ReplayTable {
     pub allocator: AllocatorName,
     /// In the order of time.
     pub rows: Vec<ReplayRow>,
+    /// The maps of memory, if they were asked for.
+    #[serde(skip)]
+    maps: Maps,
+}
+
+/// The film of these courses, allocators side by side; `None` if no maps were kept.
+pub fn film(options: &ReplayOptions, tables: &[ReplayTable]) -> Option<Film> {
+    let suffix = if options.migrate { " + migration" } else { "" };
+    let design = |table: &ReplayTable| format!("{}{suffix}", table.allocator.title());
+    let kept = tables.iter().filter(|table| !table.maps.maps.is_empty());
+    let designs: Vec<_> = kept.map(|table| (design(table), &table.maps)).collect();
+    let load = match &options.source {
+        RequestSource::Recording(file) => {
+            file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+        }
+        RequestSource::Load(kind, _) => {
+            let (low, high) = kind.bounds_percent();
+            format!("{}, {low}% to {high}% in use", options.machine.title())
+        }
+    };
+    reel::film(&load, &designs)
 }
 
 /// Runs the requests on each allocator. `go_on` is called at each row, and ends
@@ -123,12 +148,24 @@ pub fn run(
             Some(load) => load,
             None => &mut recorded,
         };
-        let (mut rows, mut stopped) = (Vec::new(), false);
-        let every_us = until_us.div_ceil(options.rows.max(1));
+        let (mut rows, mut maps, mut stopped) = (Vec::new(), Maps::default(), false);
+        // A film has more moments than a table has rows.
+        let (rows_max, fine) = (options.rows.max(1), if options.film { MOMENTS } else { 1 });
+        let fine = fine.div_ceil(rows_max);
+        let every_us = until_us.div_ceil(rows_max * fine);
+        let mut looks = 0;
         let driven = drive(config, requests, until_us, every_us, &mut |view| {
+            let look = view.look();
+            if options.film {
+                maps.see(view, look.time_us, (0, until_us));
+            }
+            looks += 1;
+            if looks % fine != 0 && look.time_us < until_us {
+                return true;
+            }
             let blocks = view.free_blocks();
             let row = ReplayRow {
-                look: view.look(),
+                look,
                 free_blocks: blocks.count,
                 largest_free_frames: blocks.largest_frames,
             };
@@ -145,7 +182,7 @@ pub fn run(
             return Err(ReplayError::Interrupted);
         }
         driven.map_err(|error| ReplayError::Run { allocator, error })?;
-        tables.push(ReplayTable { allocator, rows });
+        tables.push(ReplayTable { allocator, rows, maps });
     }
     Ok(tables)
 }

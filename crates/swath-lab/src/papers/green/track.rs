@@ -12,6 +12,7 @@ use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, Machi
 use crate::papers::green::pages::load::{BOOT_US, PageLoad};
 use crate::papers::green::pages::requests::TimedOp;
 use crate::papers::green::pages::runs::{Recorded, Requests, Stretch};
+use crate::papers::green::reel::Maps;
 use crate::papers::green::setting::{DaemonPlan, Design, LoadRun};
 use crate::source::memory::random;
 use crate::study::grid::{Metrics, metrics};
@@ -64,6 +65,8 @@ pub(crate) struct Sections {
 pub(crate) struct Track {
     /// After boot, evenly over time.
     pub(crate) looks: Vec<Look>,
+    /// Memory's maps over the same time, of the first repeat.
+    pub(crate) maps: Maps,
     /// The moment of the second half at which the least memory was in use.
     pub(crate) lowest: Sections,
     energy: Energy,
@@ -194,7 +197,8 @@ pub(crate) fn track(
         ..GreenConfig::new(design.allocator, row.machine)
     };
     let every_us = if tail.is_some() { (until_us - from_us).div_ceil(40) } else { EVERY_US };
-    let mut watcher = Watcher { from_us, until_us, ..Watcher::default() };
+    let shows_maps = repeat == 0 && tail.is_none();
+    let mut watcher = Watcher { from_us, until_us, shows_maps, ..Watcher::default() };
     let mut observe = |view: &dyn MachineView| {
         watcher.see(view);
         !run.watch.cancelled()
@@ -216,7 +220,9 @@ pub(crate) fn track(
 struct Watcher {
     from_us: u64,
     until_us: u64,
+    shows_maps: bool,
     looks: Vec<Look>,
+    maps: Maps,
     lowest: Option<Sections>,
     tally_before: Option<FallbackTally>,
     end: Option<End>,
@@ -238,6 +244,9 @@ impl Watcher {
         let look = view.look();
         if look.time_us >= self.from_us {
             self.looks.push(look);
+            if self.shows_maps {
+                self.maps.see(view, look.time_us, (self.from_us, self.until_us));
+            }
         } else {
             self.tally_before = view.tally();
         }
@@ -272,6 +281,7 @@ impl Watcher {
         let (lowest, end) = (self.lowest?, self.end?);
         Some(Track {
             looks: self.looks,
+            maps: self.maps,
             lowest,
             energy: end.energy.into(),
             emptied: end.emptied,

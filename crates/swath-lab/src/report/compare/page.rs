@@ -81,7 +81,7 @@ pub fn value(of: Option<&serde_json::Value>) -> String {
 fn page((a, b): (&str, &str), comparison: &Comparison) -> Markup {
     document(
         "Swath: two reports compared",
-        None,
+        &[],
         html! {
             header {
                 h1 { "Two reports compared" }

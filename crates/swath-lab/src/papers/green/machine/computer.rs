@@ -534,23 +534,6 @@ impl<Z: GreenZone> GreenMachine<Z> {
         Ok(())
     }
 
-    /// Returns true if a bank rests by what its allocator or hotplug knows.
-    fn rests(&self, bank: usize) -> bool {
-        let machine = self.machine.borrow();
-        let Some(state) = machine.bank_state(bank) else { return false };
-        if state.isolation == Isolation::Offline {
-            return true;
-        }
-        let layout = &self.layout;
-        let extent = layout.bank(bank).unwrap_or_default();
-        let whole = state.present == extent.count && !state.crosses_zones;
-        if !whole || state.free < state.present || state.isolation != Isolation::None {
-            return false;
-        }
-        let zone = layout.zone_of(extent.start).and_then(|zone| machine.zones().get(zone));
-        !Z::RESTS || zone.is_some_and(|zone| zone.rests(extent.start))
-    }
-
     /// Powers down the banks that rest.
     fn let_rest(&mut self) -> Result<(), GreenError> {
         let now_ns = self.clock.now_us() * 1000;
@@ -623,6 +606,27 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
 
     fn unit(&self, unit: MemoryUnit) -> Option<UnitState> {
         self.machine.borrow().unit_state(unit)
+    }
+
+    fn frames(&self, frames: Extent) -> UnitState {
+        self.machine.borrow().frames_state(frames)
+    }
+
+    /// By what its allocator or hotplug knows.
+    fn rests(&self, bank: usize) -> bool {
+        let machine = self.machine.borrow();
+        let Some(state) = machine.bank_state(bank) else { return false };
+        if state.isolation == Isolation::Offline {
+            return true;
+        }
+        let layout = &self.layout;
+        let extent = layout.bank(bank).unwrap_or_default();
+        let whole = state.present == extent.count && !state.crosses_zones;
+        if !whole || state.free < state.present || state.isolation != Isolation::None {
+            return false;
+        }
+        let zone = layout.zone_of(extent.start).and_then(|zone| machine.zones().get(zone));
+        !Z::RESTS || zone.is_some_and(|zone| zone.rests(extent.start))
     }
 
     fn layout(&self) -> &Layout {

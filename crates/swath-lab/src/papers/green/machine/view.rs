@@ -1,6 +1,7 @@
 //! The state of a [machine](crate::papers::green::machine::computer) as an observer sees it.
 
 use serde::{Deserialize, Serialize};
+use swath_arch::Extent;
 use swath_frame::layout::Layout;
 use swath_frame::machine::{MemoryUnit, UnitState};
 use swath_hw::power::BankEnergy;
@@ -100,6 +101,10 @@ pub trait MachineView {
     fn look(&self) -> Look;
     /// The use of a section or bank; `None` if there is no such.
     fn unit(&self, unit: MemoryUnit) -> Option<UnitState>;
+    /// The use of any range of frames. O(frames / 64).
+    fn frames(&self, frames: Extent) -> UnitState;
+    /// Returns true if a bank rests.
+    fn rests(&self, bank: usize) -> bool;
     /// The division of its memory.
     fn layout(&self) -> &Layout;
     /// Its free blocks. O(blocks).
