@@ -115,7 +115,7 @@ fn contents(found: &StudyResults) -> Markup {
         nav aria-label="Contents" {
             h2 { a href="index.html" { "All studies" } }
             ul {
-                @if let Some(film) = &result.film { li { a href="#film" { (film.title) } } }
+                @if let Some(film) = &result.film { li { a href="#film" { "Film " span.quiet { (film.title) } } } }
                 @for figure in &result.figures {
                     li {
                         a href={ "#" (figure_anchor(figure)) } {

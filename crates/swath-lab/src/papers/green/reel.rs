@@ -8,7 +8,7 @@ use crate::papers::green::machine::view::MachineView;
 use crate::study::film::{COLUMNS, CellUse, Cells, Film, MOMENTS_MAX, Reel, map, size};
 
 /// Moments of a film: some twelve seconds.
-pub(crate) const MOMENTS: u64 = 60;
+const MOMENTS: u64 = 60;
 const _: () = assert!(MOMENTS as usize <= MOMENTS_MAX);
 
 /// The maps of a machine's memory over time.

@@ -12,7 +12,7 @@ use crate::papers::green::machine::view::Look;
 use crate::papers::green::pages::load::{LoadKind, PageLoad};
 use crate::papers::green::pages::recordings::{HOURS_MAX, RecordingError, read_recording};
 use crate::papers::green::pages::runs::{Recorded, Requests};
-use crate::papers::green::reel::{self, MOMENTS, Maps};
+use crate::papers::green::reel::{self, Maps};
 use crate::study::film::Film;
 
 /// The source of requests.
@@ -149,20 +149,19 @@ pub fn run(
             None => &mut recorded,
         };
         let (mut rows, mut maps, mut stopped) = (Vec::new(), Maps::default(), false);
-        // A film has more moments than a table has rows.
-        let (rows_max, fine) = (options.rows.max(1), if options.film { MOMENTS } else { 1 });
-        let fine = fine.div_ceil(rows_max);
-        let every_us = until_us.div_ceil(rows_max * fine);
-        let mut looks = 0;
-        let driven = drive(config, requests, until_us, every_us, &mut |view| {
+        let every_us = until_us.div_ceil(options.rows.max(1));
+        // A film looks at every tick, as its moments are not the table's.
+        let look_us = if options.film { 1 } else { every_us };
+        let mut next_row_us = every_us;
+        let driven = drive(config, requests, until_us, look_us, &mut |view| {
             let look = view.look();
             if options.film {
                 maps.see(view, look.time_us, (0, until_us));
             }
-            looks += 1;
-            if looks % fine != 0 && look.time_us < until_us {
+            if look.time_us < next_row_us && look.time_us < until_us {
                 return true;
             }
+            next_row_us = look.time_us + every_us;
             let blocks = view.free_blocks();
             let row = ReplayRow {
                 look,
