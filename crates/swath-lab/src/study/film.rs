@@ -167,7 +167,11 @@ pub fn map(cells: impl IntoIterator<Item = CellUse>) -> String {
 /// Frames in words: "2 MiB".
 pub fn size(frames: u64) -> String {
     let mib = frames / 256;
-    if mib > 0 && mib % 1024 == 0 { format!("{} GiB", mib / 1024) } else { format!("{mib} MiB") }
+    if mib > 0 && mib.is_multiple_of(1024) {
+        format!("{} GiB", mib / 1024)
+    } else {
+        format!("{mib} MiB")
+    }
 }
 
 /// Faults of a film.
