@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+pub mod film;
 pub mod host;
 pub mod papers;
 pub mod report;

@@ -2,10 +2,10 @@
 //! scrubs it.
 
 use base64::Engine as _;
+use swath_lab::film::{COLUMNS, CellUse, Film, Reel};
 use swath_lab::report::film::{svg, write};
 use swath_lab::report::folder::Folder;
 use swath_lab::report::write::{write_index, write_study};
-use swath_lab::study::film::{COLUMNS, CellUse, Film, Reel};
 
 use crate::report_page::{browse, browser, sample};
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use swath_lab::film::MOMENTS_MAX;
 use swath_lab::report::film::write;
 use swath_lab::source::film::film;
-use swath_lab::study::film::MOMENTS_MAX;
 use swath_trace::machine::Snapshot;
 
 use crate::failure::Failure;

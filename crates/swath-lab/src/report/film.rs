@@ -13,13 +13,13 @@ use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 use swath_trace::output;
 
+use crate::film::{COLUMNS, CellUse, FILM_STEM, Film, FilmFault, Reel, size};
 use crate::report::axis::text_width;
 use crate::report::error::ReportError;
 use crate::report::figure::{FONT, GAP, LINE, WIDTH, clean, fit, stand_alone, wrap};
 use crate::report::folder::check_page;
 use crate::report::page::{Script, document};
 use crate::report::palette::{AXIS, GRID, SURFACE, TEXT};
-use crate::study::film::{COLUMNS, CellUse, FILM_STEM, Film, FilmFault, Reel, size};
 
 /// Moments shown in a second.
 const MOMENTS_A_SECOND: f64 = 5.0;

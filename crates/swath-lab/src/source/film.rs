@@ -3,7 +3,7 @@
 use swath_arch::{Extent, Pfn};
 use swath_trace::machine::{FrameKind, Snapshot};
 
-use crate::study::film::{COLUMNS, CellUse, Cells, Film, Reel, map, size};
+use crate::film::{COLUMNS, CellUse, Cells, Film, Reel, map, size};
 
 /// The film of these snapshots, each with its name, in their order; all of one machine. Frames
 /// whose state is unknown count as unmovable. O(runs + cells) for each.

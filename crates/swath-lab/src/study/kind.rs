@@ -9,9 +9,9 @@ use std::any::Any;
 
 use serde_json::Value as Json;
 
+use crate::film::Film;
 use crate::study::citation::Citation;
 use crate::study::claim::{Claim, Statement};
-use crate::study::film::Film;
 use crate::study::journal::JournalError;
 use crate::study::key;
 use crate::study::needs::{Limits, Needs};

@@ -11,7 +11,6 @@ pub mod child;
 pub mod citation;
 pub mod claim;
 pub mod estimate;
-pub mod film;
 pub mod grid;
 pub mod journal;
 pub(crate) mod key;

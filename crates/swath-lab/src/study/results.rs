@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::study::film::{FILM_STEM, Film, FilmFault};
+use crate::film::{FILM_STEM, Film, FilmFault};
 
 pub use crate::study::claim::{Claim, ClaimError, ClaimFault, Statement};
 pub use crate::study::point::{Place, Point, Spread};

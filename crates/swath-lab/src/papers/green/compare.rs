@@ -1,6 +1,7 @@
 //! Every design under every load with every repeat: the grid of their numbers,
 //! their course over time, and what the studies say of both alike.
 
+use crate::film::Film;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::{Interleaved, MachineName};
 use crate::papers::green::machine::view::Look;
@@ -8,7 +9,6 @@ use crate::papers::green::reel;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB, ways};
 use crate::papers::green::track::{LOOK_BYTES, LOOKS_A_MINUTE, Track, Trial, machine_bytes, track};
 use crate::study::claim::Conditions;
-use crate::study::film::Film;
 use crate::study::grid::{Grid, Metrics, Missing, Selection, Value, View};
 use crate::study::kind::Drawn;
 use crate::study::needs::{Needs, bytes};

@@ -1,13 +1,13 @@
 //! The sections in use, and those that hold kernel memory, on a machine that has
 //! run for a while (Panwar and Gopinath, Fig. 1, 2 and 7).
 
+use crate::film::Film;
 use crate::papers::green::compare::{Compared, Stated, compare, needs, notes, nothing, of_design};
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
 use crate::papers::green::track::{SectionUse, Track};
 use crate::study::claim::{Conditions, Statement};
-use crate::study::film::Film;
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Point, Series};

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use swath_arch::Extent;
 use swath_frame::layout::Layout;
 
+use crate::film::{COLUMNS, CellUse, Cells, Film, MOMENTS_MAX, Reel, map, size};
 use crate::papers::green::machine::view::MachineView;
-use crate::study::film::{COLUMNS, CellUse, Cells, Film, MOMENTS_MAX, Reel, map, size};
 
 /// Moments of a film: some twelve seconds.
 const MOMENTS: u64 = 60;

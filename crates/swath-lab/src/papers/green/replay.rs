@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::film::Film;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::computer::drive;
 use crate::papers::green::machine::config::{DaemonConfig, GreenConfig, GreenError, MachineName};
@@ -13,7 +14,6 @@ use crate::papers::green::pages::load::{LoadKind, PageLoad};
 use crate::papers::green::pages::recordings::{HOURS_MAX, RecordingError, read_recording};
 use crate::papers::green::pages::runs::{Recorded, Requests};
 use crate::papers::green::reel::{self, Maps};
-use crate::study::film::Film;
 
 /// The source of requests.
 #[derive(Clone, PartialEq, Debug)]
