@@ -412,6 +412,16 @@ mod unit {
     }
 
     #[test]
+    fn the_largest_page_is_counted_at_its_size() {
+        let form = TlbForm::from(Geometry::fully_associative(2));
+        let mut tlb = SplitTlb::new(&form, Order::BASE).unwrap();
+        tlb.fill(&fill(EntryKind::Regular, 9, (0, 1 << PAGE_BITS), 0));
+        assert_eq!(tlb.lookup(Vpn::new(5)).map(|hit| hit.frame), Some(Pfn::new(5)));
+        assert_eq!(tlb.size_stats(Order::MAX), SizeStats { hits: 1, fills: 1 });
+        assert_eq!(tlb.size_stats(Order::BASE), SizeStats::default());
+    }
+
+    #[test]
     fn the_counters_are_those_of_all_arrays() {
         let mut tlb = two_arrays();
         for page in 0..40 {

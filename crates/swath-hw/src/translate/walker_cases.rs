@@ -420,6 +420,52 @@ fn hostile_contiguity_is_cut() {
     assert_eq!(block(Format::X86_64, 0x7_ffff_ffff, 9, many, 2), (0x7_ffff_fffd, 7, 3));
 }
 
+/// The ends of halves and of all addresses, and every power of two.
+#[test]
+fn pages_are_canonical_that_a_format_translates() {
+    for format in Format::ALL {
+        let bits = format.va_bits() - 12;
+        let translates = |page: u64| match format.has_halves() {
+            // All bits from the highest that is translated are alike.
+            true => [0, (1 << (53 - bits)) - 1].contains(&(page >> (bits - 1))),
+            false => page >> bits == 0,
+        };
+        let regime = regime(format, Coalescing::None);
+        for k in 0..=52 {
+            let powers = [1_u64 << k, (1 << 52) - (1 << k)];
+            for page in powers.into_iter().flat_map(|page| [page.wrapping_sub(1), page, page + 1]) {
+                let walk = Walk::new(&regime, Vpn::new(page));
+                assert_eq!(walk.is_ok(), translates(page), "{format:?}: {page:#x}");
+            }
+        }
+    }
+}
+
+/// The last read is the whole line where the page's contiguity is spread over it.
+#[test]
+fn the_line_is_read_where_it_says_something() {
+    use Coalescing::{Anchor, Pcad};
+    let (line, distance) = (ContiguityField::Line, Order::known(2));
+    let words = [(0, 0x1003), (0x1000, 0x2003), (0x2000, 0x3003)];
+    for (coalescing, page, bytes) in [
+        (Coalescing::None, 4, 8),
+        (Pcad(line), 5, 64),
+        (Pcad(ContiguityField::Beside { bits: 32 }), 5, 8),
+        (Anchor { field: line, distance }, 4, 64),
+        (Anchor { field: line, distance }, 5, 8),
+        (Anchor { field: ContiguityField::Beside { bits: 32 }, distance }, 4, 8),
+    ] {
+        let mut walk = Walk::new(&regime(Format::ArmV8, coalescing), Vpn::new(page)).unwrap();
+        with_memory(Format::ArmV8, &words, |memory| {
+            for _ in 0..3 {
+                assert_eq!(walk.next_read_bytes(), 8, "{coalescing:?}, level {}", walk.level());
+                assert_eq!(walk.step(memory), Ok(WalkStep::Read));
+            }
+        });
+        assert_eq!(walk.next_read_bytes(), bytes, "{coalescing:?}, page {page}");
+    }
+}
+
 #[test]
 fn faults_name_what_was_wrong_and_where() {
     let v8 = regime(Format::ArmV8, Coalescing::None);

@@ -247,8 +247,12 @@ fn step(map: &mut ReverseMap<Vec<u64>>, model: &mut Plain, random: &mut Random) 
             }
         }
         _ => {
-            let k = random.below(9) as u8;
-            let (from, to) = (block(random, k), block(random, k));
+            // Mostly of what is mapped, and parts of a group.
+            let orders = [4, 9][random.index(2)];
+            let k = random.below(orders) as u8;
+            let (any, to) = (block(random, k), block(random, k));
+            let mapped = mapped(model, random).map(|(_, frame, ..)| frame >> k << k);
+            let from = mapped.filter(|&frame| frame >= FIRST).unwrap_or(any);
             move_block(map, model, (from, to, k));
         }
     }
