@@ -441,19 +441,28 @@ fn pages_are_canonical_that_a_format_translates() {
     }
 }
 
-/// The last read is the whole line where the page's contiguity is spread over it.
+/// The last read is the whole line where the page's contiguity is spread over it. Pages 4 and 5 go on.
 #[test]
 fn the_line_is_read_where_it_says_something() {
     use Coalescing::{Anchor, Pcad};
     let (line, distance) = (ContiguityField::Line, Order::known(2));
-    let words = [(0, 0x1003), (0x1000, 0x2003), (0x2000, 0x3003)];
-    for (coalescing, page, bytes) in [
-        (Coalescing::None, 4, 8),
-        (Pcad(line), 5, 64),
-        (Pcad(ContiguityField::Beside { bits: 32 }), 5, 8),
-        (Anchor { field: line, distance }, 4, 64),
-        (Anchor { field: line, distance }, 5, 8),
-        (Anchor { field: ContiguityField::Beside { bits: 32 }, distance }, 4, 8),
+    let beside = ContiguityField::Beside { bits: 32 };
+    let words = [
+        (0, 0x1003),
+        (0x1000, 0x2003),
+        (0x2000, 0x3003),
+        (0x3020, 0x0060_0009_8765_4f43),
+        (0x3028, 0x0060_0009_8765_5f43),
+    ];
+    let pair = |ascend, descend| LeafContiguity::Pcad { ascend, descend };
+    let of = |count| LeafContiguity::Anchor { count };
+    for (coalescing, page, bytes, contiguity) in [
+        (Coalescing::None, 4, 8, LeafContiguity::None),
+        (Pcad(line), 5, 64, pair(0, 1)),
+        (Pcad(beside), 5, 8, pair(0, 0)),
+        (Anchor { field: line, distance }, 4, 64, of(2)),
+        (Anchor { field: line, distance }, 5, 8, LeafContiguity::None),
+        (Anchor { field: beside, distance }, 4, 8, of(0)),
     ] {
         let mut walk = Walk::new(&regime(Format::ArmV8, coalescing), Vpn::new(page)).unwrap();
         with_memory(Format::ArmV8, &words, |memory| {
@@ -461,8 +470,10 @@ fn the_line_is_read_where_it_says_something() {
                 assert_eq!(walk.next_read_bytes(), 8, "{coalescing:?}, level {}", walk.level());
                 assert_eq!(walk.step(memory), Ok(WalkStep::Read));
             }
+            assert_eq!(walk.next_read_bytes(), bytes, "{coalescing:?}, page {page}");
+            let Ok(WalkStep::Done(found)) = walk.step(memory) else { panic!("{coalescing:?}") };
+            assert_eq!(found.contiguity, contiguity, "{coalescing:?}, page {page}");
         });
-        assert_eq!(walk.next_read_bytes(), bytes, "{coalescing:?}, page {page}");
     }
 }
 
