@@ -213,11 +213,11 @@ fn elsewhere_there_is_no_cmt_malloc() {
 #[test]
 fn a_wrong_plan_names_the_key_or_the_line() {
     for (study, from, to, key) in [
-        ("cl-availability", "unit_order = 0", "unit_order = 9", "unit_order = 9"),
+        ("cl-availability", "unit_order = 0", "unit_order = 9", "unit_order: 9"),
         ("cl-availability", "[24, 16]", "[15, 16]", "machines.0.areas_mib"),
         ("cl-availability", "[24, 16]", "[24, 0]", "0 is not between 1 and 65536"),
         ("cl-availability", "16 unequal areas", "16 equal areas", "machines.1.name"),
-        ("cl-availability", "mib = 100", "mib = 0", "mib = 0"),
+        ("cl-availability", "mib = 100", "mib = 0", "requests.2.mib: 0"),
         ("cl-availability", "count = 12", "count = 9", "value 6 stands twice"),
         ("cl-availability", "[1, 2, 3,", "[2, 1, 3,", "sizes_mib"),
         ("cl-availability", "16384]", "65537]", "65537 is not between"),
