@@ -89,10 +89,8 @@ fn watch(mut memory: MachineMemory, as_json: bool) -> Result<(), Failure> {
     let (mut next, mut count) = (0, COUNT_MIN.min(all));
     while !INTERRUPTED.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let sums = KernelSums::read(Path::new(PROC)).map_err(|error| Failure::new(1, error))?;
         // The kernel walks its free lists for the mobility of blocks: not every second.
-        let device_heap = DeviceHeap::read(Path::new(PROC));
-        let live = Live { sums, types: Vec::new(), device_heap };
+        let live = Live::without_types().map_err(|error| Failure::new(1, error))?;
         if !as_json && stdout().is_terminal() {
             // Home, and clear what follows.
             print_raw("\x1b[H\x1b[J");
@@ -135,12 +133,14 @@ struct Live {
 
 impl Live {
     fn read() -> Result<Self, CaptureError> {
+        Ok(Self { types: block_types(Path::new(PROC)), ..Self::without_types()? })
+    }
+
+    fn without_types() -> Result<Self, CaptureError> {
         let proc = Path::new(PROC);
-        Ok(Self {
-            sums: KernelSums::read(proc)?,
-            types: block_types(proc),
-            device_heap: DeviceHeap::read(proc),
-        })
+        let device_heap = DeviceHeap::read(proc);
+        let sums = KernelSums::read(proc, device_heap.as_ref())?;
+        Ok(Self { sums, types: Vec::new(), device_heap })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::reserve::room::{available_bytes, free_bytes};
 use crate::reserve::stock::{Stock, Wanted};
 use crate::source::backing::Backing;
 use crate::source::chunk::{CHUNK_BYTES, GIANT_CHUNKS};
-use crate::source::dma_heap::DmaHeap;
+use crate::source::dma_heap::{DmaHeap, HeapRun};
 use crate::source::mapping::{keep_from_children, make_usable, touch};
 
 /// What is touched beside the pages that are kept, as a multiple of these, or of this many chunks where a run
@@ -54,7 +54,7 @@ fn grow_with(process: &Process, bytes: u64, run_bytes: u64) -> u64 {
     let most = available_bytes() / 8 * (8 - LEFT_EIGHTHS) / CHUNK_BYTES as u64;
     let wanted = (chunks - held as u64).min(most) as usize;
     let run = if held == 0 { run } else { 0 };
-    if wanted == 0 || run > most || !begin(process, 0) {
+    if wanted == 0 || run > most || !begin(process, || 0) {
         return bytes_of(held);
     }
     // Of what is available beyond, a half is touched at most.
@@ -129,12 +129,12 @@ fn change<T>(process: &Process, change: impl FnOnce(&mut Backing) -> T) -> T {
 
 /// Makes the tables of the reserve, if there are none yet, and returns true if they are there. They have room
 /// for the frames below `held_end`, and for those that the process may know of.
-fn begin(process: &Process, held_end: u64) -> bool {
+fn begin(process: &Process, held_end: impl FnOnce() -> u64) -> bool {
     if process.pool.with_source(|source| source.has_reserve()) {
         return true;
     }
     let memory_frames = memory_bytes() / BASE_PAGE_BYTES;
-    let mut top = held_end;
+    let mut top = held_end();
     if process.physical && areas(|area| top = top.max(area.end().raw())).is_err() {
         // What lies higher is not used then.
         top = top.max(2 * memory_frames);
@@ -202,13 +202,13 @@ fn take_held(process: &Process, wanted: u64, run: u64) -> usize {
             asked /= 2;
             continue;
         };
-        if !begin(process, heap.frames_end()) {
+        if !begin(process, || heap.frames_end()) {
             break;
         }
         let Some((chunk, at)) = place(process, asked, 1) else { break };
-        let frame = held.frame;
+        let HeapRun { memory, frame } = held;
         // SAFETY: addresses that were acquired just now.
-        if !unsafe { held.move_to(at) } {
+        if !unsafe { memory.move_to(at) } {
             break;
         }
         got += change(process, |source| source.enter_extent(chunk, asked, frame, Pages::DmaHeap));

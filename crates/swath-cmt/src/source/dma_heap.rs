@@ -12,7 +12,8 @@ use crate::physical::file::{File, read};
 use crate::physical::page_map::PageMap;
 use crate::reserve::frames::CHUNK_FRAMES;
 use crate::source::chunk::CHUNK_BYTES;
-use crate::source::mapping::{keep_from_children, map_file, move_pages, unmap};
+use crate::source::mapping::{keep_from_children, map_file};
+use crate::source::scratch::Scratch;
 
 /// Swath's heap.
 const SWATH: &CStr = c"/dev/dma_heap/swath";
@@ -54,10 +55,9 @@ pub(crate) struct DmaHeap {
     is_swath: bool,
 }
 
-/// Memory of a heap, mapped, of whole chunks in one run of frames; unmapped in the end, if it is not moved.
+/// Memory of a heap, of whole chunks in one run of frames. A fork's child does not get it, wherever it moves.
 pub(crate) struct HeapRun {
-    at: *mut u8,
-    len_bytes: usize,
+    pub(crate) memory: Scratch,
     /// Its first frame, at a multiple of a chunk, if that is known.
     pub(crate) frame: Option<u64>,
 }
@@ -88,17 +88,17 @@ impl DmaHeap {
         // SAFETY: a new file of this process, which nobody else has.
         let buffer = unsafe { File::of(asked.file as i32) };
         let at = map_file(&buffer, len_bytes + more)?;
-        let mut run = HeapRun { at, len_bytes: len_bytes + more, frame: None };
+        // SAFETY: mapped just now, and used by nothing else.
+        let mut memory = unsafe { Scratch::of(at, len_bytes + more) };
         // What parent and child share, each would see the other change.
-        // SAFETY: mapped just now.
-        if !unsafe { keep_from_children(at, run.len_bytes, true) } {
+        // SAFETY: as above.
+        if !unsafe { keep_from_children(at, len_bytes + more, true) } {
             return None;
         }
-        run.frame = if self.is_swath { self.told(asked.file) } else { run.seen() };
-        let skip = run.frame.map_or(0, |frame| frame.wrapping_neg() % CHUNK_FRAMES);
-        run.trim(skip as usize * BASE_PAGE_BYTES as usize, len_bytes);
-        run.frame = run.frame.map(|frame| frame + skip);
-        Some(run)
+        let frame = if self.is_swath { self.told(asked.file) } else { seen(&memory) };
+        let skip = frame.map_or(0, |frame| frame.wrapping_neg() % CHUNK_FRAMES);
+        memory.trim(skip as usize * BASE_PAGE_BYTES as usize, len_bytes);
+        Some(HeapRun { memory, frame: frame.map(|frame| frame + skip) })
     }
 
     /// Returns the first frame of a buffer of Swath's.
@@ -132,47 +132,12 @@ fn areas_end(counts: &[u8]) -> u64 {
     lines.filter_map(|line| end(line.strip_prefix(b"area ")?)).max().unwrap_or(0)
 }
 
-impl HeapRun {
-    /// Returns the first frame as the page map has it.
-    fn seen(&self) -> Option<u64> {
-        // The page comes at the first access.
-        // SAFETY: mapped, and this value's.
-        unsafe { self.at.read_volatile() };
-        PageMap::open()?.contiguous(self.at.addr(), 1)
-    }
-
-    /// Leaves `len_bytes` bytes from `skip` on.
-    fn trim(&mut self, skip: usize, len_bytes: usize) {
-        let (at, end) = (self.at, self.at.wrapping_add(self.len_bytes));
-        (self.at, self.len_bytes) = (at.wrapping_add(skip), len_bytes);
-        let behind = self.at.wrapping_add(len_bytes);
-        for (from, to) in [(at, self.at), (behind, end)] {
-            if from < to {
-                // SAFETY: mapped by `take`, and beside what stays.
-                unsafe { unmap(from, to.addr() - from.addr()) };
-            }
-        }
-    }
-
-    /// Moves it to an address, in place of what is mapped there, and returns true if it is there.
-    ///
-    /// # Safety
-    /// What is mapped there is the caller's to replace.
-    pub(crate) unsafe fn move_to(self, to: *mut u8) -> bool {
-        // SAFETY: as the caller says, and the run is this value's. A child still does not get it.
-        let moved = unsafe { move_pages(self.at, to, self.len_bytes) };
-        if moved {
-            core::mem::forget(self);
-        }
-        moved
-    }
-}
-
-impl Drop for HeapRun {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `take`, and not moved away.
-        unsafe { unmap(self.at, self.len_bytes) };
-    }
+/// Returns the frame behind an address as the page map has it.
+fn seen(memory: &Scratch) -> Option<u64> {
+    // The page comes at the first access.
+    // SAFETY: mapped, and this memory's.
+    unsafe { memory.start().read_volatile() };
+    PageMap::open()?.contiguous(memory.start().addr(), 1)
 }
 
 #[cfg(test)]

@@ -15,19 +15,40 @@ impl Scratch {
     pub(crate) fn new(chunks: usize, align_bytes: usize, thp: bool) -> Option<Self> {
         let len_bytes = chunks * CHUNK_BYTES;
         let mapped = map(len_bytes + align_bytes, libc::PROT_READ | libc::PROT_WRITE)?;
-        let before = mapped.align_offset(align_bytes);
-        let start = mapped.wrapping_add(before);
-        // SAFETY: what was mapped just now beside the chunks; advice changes no contents.
-        unsafe {
-            if before > 0 {
-                unmap(mapped, before);
-            }
-            unmap(start.wrapping_add(len_bytes), align_bytes - before);
-            if thp {
-                libc::madvise(start.cast(), len_bytes, libc::MADV_HUGEPAGE);
+        // SAFETY: mapped just now, and used by nothing else.
+        let mut scratch = unsafe { Self::of(mapped, len_bytes + align_bytes) };
+        scratch.trim(mapped.align_offset(align_bytes), len_bytes);
+        if thp {
+            // SAFETY: this value's memory; advice changes no contents.
+            unsafe { libc::madvise(scratch.start.cast(), len_bytes, libc::MADV_HUGEPAGE) };
+        }
+        Some(scratch)
+    }
+
+    /// Takes over a mapping.
+    ///
+    /// # Safety
+    /// It is mapped, and nothing else uses or unmaps it.
+    pub(crate) unsafe fn of(start: *mut u8, len_bytes: usize) -> Self {
+        Self { start, len_bytes }
+    }
+
+    /// Returns its first address.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Leaves `len_bytes` bytes from `skip` on, as it has them; the others are unmapped.
+    pub(crate) fn trim(&mut self, skip: usize, len_bytes: usize) {
+        let (before, end) = (self.start, self.start.wrapping_add(self.len_bytes));
+        self.start = before.wrapping_add(skip);
+        self.len_bytes = len_bytes;
+        for (from, to) in [(before, self.start), (self.start.wrapping_add(len_bytes), end)] {
+            if from < to {
+                // SAFETY: this value's mapping, beside what stays of it.
+                unsafe { unmap(from, to.addr() - from.addr()) };
             }
         }
-        Some(Self { start, len_bytes })
     }
 
     /// Copies a chunk to the one of this number, and returns true if there is memory for it.
@@ -75,7 +96,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nothing was moved away.
+        // SAFETY: this value's mapping, of which nothing was moved away.
         unsafe { unmap(self.start, self.len_bytes) };
     }
 }

@@ -52,15 +52,15 @@ pub struct KernelSums {
 }
 
 impl KernelSums {
-    /// Reads the sums of the machine whose `/proc` stands at `proc`.
+    /// Reads the sums of the machine whose `/proc` stands at `proc`, and takes over what its heap for devices
+    /// holds.
     ///
     /// # Errors
     /// [`CaptureError`].
-    pub fn read(proc: &Path) -> Result<Self, CaptureError> {
+    pub fn read(proc: &Path, heap: Option<&DeviceHeap>) -> Result<Self, CaptureError> {
         let keys = ["VmallocUsed:", "KernelStack:", "Percpu:"];
         let [vmalloc, stacks, per_cpu_data] = memory_frames(proc, keys)?;
-        let device_heap =
-            DeviceHeap::read(proc).map_or(0, |heap| heap.held_bytes / BASE_PAGE_BYTES);
+        let device_heap = heap.map_or(0, |heap| heap.held_bytes / BASE_PAGE_BYTES);
         Ok(Self { vmalloc, stacks, per_cpu_data, device_heap })
     }
 }
@@ -182,7 +182,8 @@ mod unit {
         let text = "VmallocUsed: 4000 kB\nKernelStack: 400 kB\nPercpu: 80 kB\n";
         fs::write(folder.path().join("meminfo"), text).unwrap();
         fs::write(folder.path().join("swath_heap"), "held_bytes 28672\n").unwrap();
-        let sums = KernelSums::read(folder.path()).unwrap();
+        let heap = DeviceHeap::read(folder.path());
+        let sums = KernelSums::read(folder.path(), heap.as_ref()).unwrap();
         let facts = MachineFacts { free_frames: 50, buddy_frames: 40, ..MachineFacts::default() };
         for frames in [0, 5, 10, 15, 500, 5000] {
             let parts = Unmarked::of(frames, &facts, sums).parts();
@@ -205,7 +206,7 @@ mod unit {
     fn a_missing_sum_is_named() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("meminfo"), "VmallocUsed: 4000 kB\n").unwrap();
-        let error = KernelSums::read(folder.path()).unwrap_err().to_string();
+        let error = KernelSums::read(folder.path(), None).unwrap_err().to_string();
         assert!(error.contains("KernelStack:"), "{error}");
     }
 }
