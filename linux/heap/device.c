@@ -28,13 +28,16 @@ static struct {
 	struct device *device;
 } heap;
 
+/* The largest alignment and boundary: 1 GiB. */
+#define SHIFT_MAX	30
+
 /* Returns 2^shift bytes in frames; 0 for no limit. */
 static unsigned long frames_of(unsigned int shift)
 {
 	return shift ? 1UL << (max_t(unsigned int, shift, PAGE_SHIFT) - PAGE_SHIFT) : 0;
 }
 
-/* Reads a place from the flags of a request; -EINVAL if no chunk could ever meet it. */
+/* Reads a place from the flags of a request; -EINVAL if no memory could ever meet it. */
 static int read_place(u64 flags, size_t len, struct place *place)
 {
 	unsigned int bits = (flags >> 8) & 0x3f;
@@ -43,9 +46,9 @@ static int read_place(u64 flags, size_t len, struct place *place)
 
 	if (flags & ~SWATH_HEAP_VALID_FLAGS)
 		return -EINVAL;
-	if (align > PAGE_SHIFT + CHUNK_ORDER || (bits && bits <= PAGE_SHIFT))
+	if (align > SHIFT_MAX || (bits && bits <= PAGE_SHIFT))
 		return -EINVAL;
-	if (boundary && (boundary < PAGE_SHIFT || boundary > PAGE_SHIFT + CHUNK_ORDER))
+	if (boundary && (boundary < PAGE_SHIFT || boundary > SHIFT_MAX))
 		return -EINVAL;
 	place->count = len >> PAGE_SHIFT;
 	place->align = frames_of(align);

@@ -25,13 +25,13 @@ static uint granularity;
 module_param(granularity, uint, 0444);
 MODULE_PARM_DESC(granularity, "runs are whole units of 2^granularity frames, 0 to 9; bitmaps only");
 
-static ulong keep = ULONG_MAX;
-module_param(keep, ulong, 0444);
+static char *keep = "";
+module_param(keep, charp, 0444);
 MODULE_PARM_DESC(keep, "bytes that stay when the system is short of memory; all if not given");
 
-static ulong buffer_max;
-module_param(buffer_max, ulong, 0444);
-MODULE_PARM_DESC(buffer_max, "bytes of the largest buffer; no limit if 0");
+static char *buffer_max = "";
+module_param(buffer_max, charp, 0444);
+MODULE_PARM_DESC(buffer_max, "bytes of the largest buffer; no limit if not given");
 
 static uint gid;
 module_param(gid, uint, 0444);
@@ -43,12 +43,25 @@ MODULE_PARM_DESC(mode, "permissions of the device");
 
 static struct pool pool;
 
+/* Reads bytes with the kernel's suffixes; @bytes stays where nothing was given. */
+static int read_bytes(const char *name, const char *text, unsigned long long *bytes)
+{
+	char *end;
+
+	if (!*text)
+		return 0;
+	*bytes = memparse(text, &end);
+	if (end != text && !*end)
+		return 0;
+	pr_err("%s: \"%s\" is no number of bytes\n", name, text);
+	return -EINVAL;
+}
+
 static int read_policy(void)
 {
 	pool.policy = &policy_bitmap;
 	pool.unit_order = granularity;
 	pool.on_demand = !strcmp(policy, "demand");
-	pool.keep = keep / (CHUNK_FRAMES * PAGE_SIZE);
 	if (!strcmp(policy, "pbs"))
 		pool.policy = &policy_pbs;
 	else if (!pool.on_demand && strcmp(policy, "bitmap"))
@@ -65,13 +78,19 @@ bad:
 
 static int __init swath_heap_init(void)
 {
+	unsigned long long kept = ULLONG_MAX, most = 0;
 	struct area *found;
 	unsigned int count;
 	int err;
 
 	err = read_policy();
+	if (!err)
+		err = read_bytes("keep", keep, &kept);
+	if (!err)
+		err = read_bytes("buffer_max", buffer_max, &most);
 	if (err)
 		return err;
+	pool.keep = kept / (CHUNK_FRAMES * PAGE_SIZE);
 	err = areas_find(areas, reserved, &found, &count);
 	if (err)
 		return err;
@@ -86,7 +105,7 @@ static int __init swath_heap_init(void)
 	err = stats_init(&pool, gid);
 	if (err)
 		goto buffers;
-	err = device_init(&pool, gid, mode & 0666, buffer_max);
+	err = device_init(&pool, gid, mode & 0666, most);
 	if (err)
 		goto stats;
 	pr_info("%lu MiB in %u areas, %s\n", pool.nr_chunks * (CHUNK_FRAMES >> (20 - PAGE_SHIFT)), count,

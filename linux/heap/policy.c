@@ -109,8 +109,58 @@ static unsigned long bitmap_upper(const struct pool *pool, unsigned long pfn_end
 	return upper;
 }
 
+/*
+ * Sets @to behind the first stretch from a frame on within which a run of @count frames meets the limits that
+ * reach beyond a chunk, and @from to its start; returns where to look next.
+ */
+static unsigned long bitmap_stretch(const struct place *place, unsigned long count, unsigned long end,
+				    unsigned long *from, unsigned long *to)
+{
+	unsigned long bound = end;
+
+	if (place->align > CHUNK_FRAMES)
+		*from = round_up(*from, place->align);
+	if (place->boundary > CHUNK_FRAMES)
+		bound = min(end, round_down(*from, place->boundary) + place->boundary);
+	if (place->align <= CHUNK_FRAMES) {
+		*to = bound;
+		return bound;
+	}
+	*to = *from + count <= bound ? *from + count : *from;
+	return *from + place->align;
+}
+
+/*
+ * Allocates where an alignment or a boundary reaches beyond a chunk: the bitmap's numbers agree with frames'
+ * numbers up to there only, so each stretch is asked for by itself. At most one for each chunk.
+ */
+static int bitmap_allocate_far(struct pool *pool, const struct place *place,
+			       swath_segment_request request, swath_segment *segment)
+{
+	unsigned long count = round_up(request.count, 1UL << pool->unit_order);
+	int err = -ENOSPC;
+	unsigned int i;
+
+	for (i = 0; i < pool->nr_areas; i++) {
+		unsigned long from = pool->areas[i].frames.pfn, to, next;
+		unsigned long shift = from - pool->areas[i].chunk * CHUNK_FRAMES;
+		unsigned long end = min(from + pool->areas[i].frames.count, place->pfn_end ?: ULONG_MAX);
+
+		for (; from < end && err == -ENOSPC; from = next) {
+			next = bitmap_stretch(place, count, end, &from, &to);
+			if (from + count > to)
+				continue;
+			request.lower = from - shift;
+			request.upper = to - shift;
+			err = errno_of(swath_segments_allocate(pool->object, &request, segment));
+		}
+	}
+	return err;
+}
+
 static int bitmap_allocate(struct pool *pool, const struct place *place, bool shorter, struct run *run)
 {
+	bool far = place->align > CHUNK_FRAMES || place->boundary > CHUNK_FRAMES;
 	swath_segment_request request = swath_segment_request_of(place->count);
 	swath_segment segment;
 	u64 physical;
@@ -118,9 +168,9 @@ static int bitmap_allocate(struct pool *pool, const struct place *place, bool sh
 	int err;
 
 	request.one_area = 1;
-	if (place->align)
-		request.align = place->align;
-	request.boundary = place->boundary;
+	request.align = clamp(place->align, 1UL, CHUNK_FRAMES);
+	if (place->boundary <= CHUNK_FRAMES)
+		request.boundary = place->boundary;
 	if (place->pfn_end)
 		request.upper = bitmap_upper(pool, place->pfn_end);
 	if (shorter) {
@@ -131,7 +181,10 @@ static int bitmap_allocate(struct pool *pool, const struct place *place, bool sh
 	if (!request.upper || !request.count)
 		return -ENOSPC;
 	for (;;) {
-		err = errno_of(swath_segments_allocate(pool->object, &request, &segment));
+		if (far)
+			err = bitmap_allocate_far(pool, place, request, &segment);
+		else
+			err = errno_of(swath_segments_allocate(pool->object, &request, &segment));
 		if (err != -ENOSPC || !shorter || request.count <= 1UL << pool->unit_order)
 			break;
 		request.count = round_up(request.count / 2, 1UL << pool->unit_order);

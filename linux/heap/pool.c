@@ -99,6 +99,15 @@ static bool was_refused(const struct pool *pool, unsigned long chunk)
 	return at && time_before(jiffies, at + REFUSED_JIFFIES);
 }
 
+/* Returns true if a run from the first frame of a chunk on meets the limits that reach beyond a chunk. */
+static bool is_place(const struct place *place, unsigned long pfn)
+{
+	if (place->align > CHUNK_FRAMES && pfn % place->align)
+		return false;
+	return place->boundary <= CHUNK_FRAMES ||
+	       pfn / place->boundary == (pfn + place->count - 1) / place->boundary;
+}
+
 /*
  * Looks for the window of chunks, within one area, in which a place may be had with the fewest chunks
  * taken from the system. What it reads may change meanwhile: who takes the chunks looks again.
@@ -129,7 +138,9 @@ static bool find_window(const struct pool *pool, const struct place *place, unsi
 				run = 0;
 				continue;
 			}
-			if (++run < chunks)
+			if (++run < chunks ||
+			    !is_place(place, area->frames.pfn +
+						     (chunk + 1 - chunks - area->chunk) * CHUNK_FRAMES))
 				continue;
 			missing = 0;
 			for (c = chunk + 1 - chunks; c <= chunk; c++)

@@ -6,17 +6,24 @@
  *   heap_test HEAP availability BYTES COUNT      of COUNT buffers held together, how many are one run
  *   heap_test HEAP latency BYTES COUNT           microseconds of an allocation: median, 99th percentile
  *   heap_test HEAP rate BYTES COUNT              the same, one allocation and free after the other
- *   heap_test HEAP random COUNT SEED             allocations and frees at random: no frame twice, zeroed
+ *   heap_test HEAP random COUNT SEED USERS       allocations and frees at random by several programs: no frame
+ *                                                twice, zeroed
  *   heap_test HEAP limits                        flags: what they promise, and what is refused
  *   heap_test HEAP mappings                      buffers as programs see them
  *   heap_test HEAP device SEED                   an emulated device copies through buffers that it reaches
  *   heap_test HEAP full MISSING                  all but MISSING MiB is taken, refused, given back, taken again
- *   heap_test HEAP pressure                      the system takes unused chunks, and the heap takes them again
+ *   heap_test HEAP pressure KEEP                 the system takes unused chunks, but KEEP MiB, and the heap takes
+ *                                                them again
+ *   heap_test HEAP units FRAMES                  buffers are whole units
+ *   heap_test HEAP most BYTES                    no buffer is larger
+ *   heap_test HEAP opens GID                     a user of the group may use the heap, one of another may not
+ *   heap_test HEAP hold BYTES                    one buffer, until it is killed
  *   heap_test HEAP killed COUNT SEED             users that are killed with buffers in use
  *   heap_test - fragment PERCENT SEED            memory in pieces, until it is killed
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -190,8 +197,9 @@ struct held {
 	struct swath_heap_extent extents[64];
 };
 
-/* Physical frames that are out; the guest's memory ends below 64 GiB. */
-static uint8_t out[(64ull << 30) / FRAME / 8];
+/* A bit for each physical frame that is out, of all programs; the guest's memory ends below 64 GiB. */
+#define OUT_BYTES ((64ull << 30) / FRAME / 8)
+static uint8_t *out;
 
 static void mark(const struct held *held, bool is_out)
 {
@@ -199,10 +207,12 @@ static void mark(const struct held *held, bool is_out)
 		uint64_t frame = held->extents[i].address / FRAME;
 		uint64_t end = frame + held->extents[i].len / FRAME;
 
-		CHECK(end <= sizeof(out) * 8);
+		CHECK(end <= OUT_BYTES * 8);
 		for (; frame < end; frame++) {
-			CHECK(!!(out[frame / 8] & 1 << frame % 8) != is_out);
-			out[frame / 8] ^= 1 << frame % 8;
+			uint8_t bit = 1 << frame % 8;
+			uint8_t was = __atomic_fetch_xor(&out[frame / 8], bit, __ATOMIC_SEQ_CST);
+
+			CHECK(!!(was & bit) != is_out);
 		}
 	}
 }
@@ -229,16 +239,24 @@ static void drop(struct held *held)
 	held->at = NULL;
 }
 
+/* Mostly short buffers, up to 8 MiB. */
+static uint64_t some_pages(void)
+{
+	uint64_t pages = 1ull << (below(2) ? below(6) : below(12));
+
+	return pages + below(pages);
+}
+
 static void random_steps(unsigned count, uint64_t seed)
 {
-	enum { SLOTS = 256 };
+	enum { SLOTS = 128 };
 	static struct held held[SLOTS];
 	unsigned given = 0, refused = 0, scattered = 0;
 
 	state = seed * 2 + 1;
 	for (unsigned i = 0; i < count; i++) {
 		struct held *slot = &held[below(SLOTS)];
-		uint64_t pages = 1ull << below(11), flags = below(2) ? SWATH_HEAP_SCATTER : 0;
+		uint64_t pages = some_pages(), flags = below(2) ? SWATH_HEAP_SCATTER : 0;
 		int fd;
 
 		if (i && i % 10000 == 0)
@@ -247,7 +265,6 @@ static void random_steps(unsigned count, uint64_t seed)
 			drop(slot);
 			continue;
 		}
-		pages += below(pages);
 		fd = allocate(pages * FRAME, flags);
 		if (fd < 0) {
 			CHECK(fd == -ENOSPC);
@@ -270,7 +287,84 @@ static void random_steps(unsigned count, uint64_t seed)
 	for (unsigned i = 0; i < SLOTS; i++)
 		if (held[i].at)
 			drop(&held[i]);
-	printf("random steps %u given %u refused %u scattered %u\n", count, given, refused, scattered);
+	printf("random steps %u seed %" PRIu64 " given %u refused %u scattered %u\n", count, seed, given, refused,
+	       scattered);
+}
+
+/* Several programs at once, which share the bits of frames. */
+static void random_users(unsigned count, uint64_t seed, unsigned users)
+{
+	out = mmap(NULL, OUT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(out != MAP_FAILED);
+	fflush(NULL);
+	for (unsigned user = 0; user < users; user++) {
+		pid_t child = fork();
+
+		CHECK(child >= 0);
+		if (!child) {
+			random_steps(count / users, seed + user);
+			exit(0);
+		}
+	}
+	for (unsigned user = 0; user < users; user++) {
+		int status;
+
+		CHECK(wait(&status) >= 0 && WIFEXITED(status) && !WEXITSTATUS(status));
+	}
+}
+
+/* Returns true if an area has room for a buffer at a multiple of 2^shift bytes. */
+static bool has_place(unsigned shift, uint64_t len)
+{
+	FILE *file = fopen("/proc/swath_heap", "r");
+	uint64_t start, size;
+	char line[256];
+	bool found = false;
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file)) {
+		uint64_t first;
+
+		if (sscanf(line, "area %" SCNx64 " %" SCNx64, &start, &size) != 2)
+			continue;
+		first = (start + (1ull << shift) - 1) >> shift << shift;
+		found |= first + len <= start + size;
+	}
+	fclose(file);
+	return found;
+}
+
+/* Alignments and boundaries beyond a chunk: met, or refused where no area has such a place. */
+static void far_limits(void)
+{
+	const uint64_t len = 3 << 20;
+	struct swath_heap_extent extent;
+	bool on_demand = read_number("/proc/swath_heap", "held_bytes") < read_number("/proc/swath_heap", "total_bytes");
+
+	for (unsigned shift = 22; shift <= 30; shift++) {
+		int fd = allocate(len, SWATH_HEAP_ALIGN(shift));
+
+		printf("limits align %u %s\n", shift, fd >= 0 ? "given" : strerror(-fd));
+		if (fd >= 0) {
+			CHECK(extents_of(fd, &extent, 1) == 1 && extent.address % (1ull << shift) == 0);
+			CHECK(has_place(shift, len));
+			close(fd);
+		} else {
+			/* On demand the system may not leave the only place that there is. */
+			CHECK(fd == -ENOSPC && (on_demand || !has_place(shift, len)));
+		}
+		for (unsigned i = 0; i < 8; i++) {
+			fd = allocate(len, SWATH_HEAP_BOUNDARY(shift));
+			CHECK(fd >= 0 && extents_of(fd, &extent, 1) == 1);
+			CHECK(extent.address >> shift == (extent.address + extent.len - 1) >> shift);
+			/* Kept, so that the next lies elsewhere. */
+			CHECK(dup2(fd, 100 + i) == 100 + (int)i && !close(fd));
+		}
+		for (unsigned i = 0; i < 8; i++)
+			close(100 + i);
+		while (read_number("/proc/swath_heap", "buffers "))
+			usleep(1000);
+	}
 }
 
 static void limits(void)
@@ -285,7 +379,8 @@ static void limits(void)
 	CHECK(allocate(1ull << 50, 0) == -EINVAL);
 	CHECK(allocate(UINT64_MAX, 0) == -EINVAL);
 	CHECK(allocate(FRAME, 1ull << 40) == -EINVAL);
-	CHECK(allocate(FRAME, SWATH_HEAP_ALIGN(22)) == -EINVAL);
+	CHECK(allocate(FRAME, SWATH_HEAP_ALIGN(31)) == -EINVAL);
+	CHECK(allocate(FRAME, SWATH_HEAP_BOUNDARY(31)) == -EINVAL);
 	CHECK(allocate(FRAME, SWATH_HEAP_ADDRESS_BITS(12)) == -EINVAL);
 	CHECK(allocate(3 * FRAME, SWATH_HEAP_BOUNDARY(13)) == -EINVAL);
 	CHECK(ioctl(heap, SWATH_HEAP_IOCTL_EXTENTS, &wrong) && errno == EINVAL);
@@ -333,6 +428,7 @@ static void limits(void)
 		CHECK(extents_of(fd, &extent, 1) == 1 && extent.address + extent.len <= 1ull << bits);
 		close(fd);
 	}
+	far_limits();
 	printf("limits hold\n");
 }
 
@@ -456,7 +552,7 @@ static void full(unsigned missing)
 	CHECK(second <= total && second + missing >= total);
 }
 
-static void pressure(void)
+static void pressure(uint64_t keep)
 {
 	uint64_t total = read_number("/proc/swath_heap", "total_bytes");
 	uint64_t bytes = read_number("/proc/meminfo", "MemAvailable:") << 10;
@@ -466,8 +562,8 @@ static void pressure(void)
 
 	CHECK(child >= 0);
 	if (!child) {
-		/* All that is available and half of what the heap has. */
-		uint64_t len = bytes + total / 2;
+		/* All that is available and half of what the heap may give. */
+		uint64_t len = bytes + (total - (keep << 20)) / 2;
 		char *at = mmap(NULL, len, PROT_READ | PROT_WRITE,
 				MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
@@ -475,7 +571,7 @@ static void pressure(void)
 	}
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
 	held = read_number("/proc/swath_heap", "held_bytes");
-	CHECK(held < total);
+	CHECK(held < total && held >= keep << 20);
 	fd = allocate(total / 2, SWATH_HEAP_SCATTER);
 	CHECK(fd >= 0);
 	printf("pressure held %" PRIu64 " of %" PRIu64 ", then %" PRIu64 " with half of it in use\n", held,
@@ -511,6 +607,68 @@ static void killed(unsigned count, uint64_t seed)
 		close(ready[0]);
 	}
 	printf("killed %u\n", count);
+}
+
+static void units(uint64_t frames)
+{
+	for (uint64_t pages = 1; pages <= 3 * frames + 1; pages += 1 + frames / 4) {
+		struct swath_heap_extent extent;
+		int fd = allocate(pages * FRAME, 0);
+
+		CHECK(fd >= 0 && extents_of(fd, &extent, 1) == 1);
+		CHECK(extent.address % (frames * FRAME) == 0);
+		CHECK(extent.len == (pages + frames - 1) / frames * frames * FRAME);
+		/* What a program sees is what it asked for. */
+		CHECK(lseek(fd, 0, SEEK_END) == (off_t)(pages * FRAME));
+		close(fd);
+	}
+	CHECK(read_number("/proc/swath_heap", "unit_bytes") == frames * FRAME);
+	printf("units %" PRIu64 " frames\n", frames);
+}
+
+static void most(uint64_t bytes)
+{
+	int fd = allocate(bytes, 0);
+
+	CHECK(fd >= 0 && !close(fd));
+	CHECK(allocate(bytes + FRAME, 0) == -EDQUOT && allocate(2 * bytes, SWATH_HEAP_SCATTER) == -EDQUOT);
+	printf("most %" PRIu64 " bytes\n", bytes);
+}
+
+/* Returns true if an ordinary user of a group can open the heap, have a buffer, and read the counts. */
+static bool serves(const char *path, gid_t gid)
+{
+	pid_t child = fork();
+	int status;
+
+	CHECK(child >= 0);
+	if (!child) {
+		FILE *counts;
+
+		CHECK(!setgroups(0, NULL) && !setgid(gid) && !setuid(1000));
+		heap = open(path, O_RDONLY | O_CLOEXEC);
+		counts = fopen("/proc/swath_heap", "r");
+		CHECK(heap >= 0 || errno == EACCES);
+		CHECK((heap >= 0) == (counts != NULL));
+		_exit(heap < 0 || allocate(FRAME, 0) < 0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+	return !WEXITSTATUS(status);
+}
+
+static void opens(const char *path, gid_t gid)
+{
+	CHECK(serves(path, gid) && !serves(path, gid + 1));
+	printf("opens for group %u alone\n", gid);
+}
+
+static void hold(uint64_t bytes)
+{
+	int fd = allocate(bytes, 0);
+
+	CHECK(fd >= 0);
+	printf("held\n");
+	pause();
 }
 
 /* Fills memory with pages of several kinds, frees every other one at random, and keeps the rest. */
@@ -567,7 +725,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(mode, "rate"))
 		latency(mode, first, second, false);
 	else if (!strcmp(mode, "random"))
-		random_steps(first, second);
+		random_users(first, second, argc > 5 ? strtoul(argv[5], NULL, 0) : 1);
 	else if (!strcmp(mode, "limits"))
 		limits();
 	else if (!strcmp(mode, "mappings"))
@@ -577,9 +735,17 @@ int main(int argc, char **argv)
 	else if (!strcmp(mode, "full"))
 		full(first);
 	else if (!strcmp(mode, "pressure"))
-		pressure();
+		pressure(first);
 	else if (!strcmp(mode, "killed"))
 		killed(first, second);
+	else if (!strcmp(mode, "units"))
+		units(first);
+	else if (!strcmp(mode, "most"))
+		most(first);
+	else if (!strcmp(mode, "opens"))
+		opens(argv[1], first);
+	else if (!strcmp(mode, "hold"))
+		hold(first);
 	else if (!strcmp(mode, "fragment"))
 		fragment(first, second);
 	else

@@ -190,16 +190,26 @@ fn take(process: &Process, pages: Pages, wanted: usize, more: usize, run: usize)
     got
 }
 
+/// Returns what to ask a heap for that refused `asked` chunks of the `wanted` ones: a little less, so that a heap
+/// from which others have taken little still gives nearly all as one run, then a quarter less each time. A heap
+/// without anything is asked O(log n) times for n chunks.
+fn fewer(wanted: usize, asked: usize) -> usize {
+    let missing = wanted - asked;
+    if missing < wanted / 4 { wanted - (2 * missing).max(1) } else { asked - asked.div_ceil(4) }
+}
+
 /// Takes `wanted` chunks of a dma-heap into the reserve, or as many as it has, and returns their number: as one
-/// run if there is one, else in runs of half as many each. The first has `run` chunks at least. O(r log n) for n
+/// run if there is one, else in runs that become shorter. The first has `run` chunks at least. O(r log n) for n
 /// chunks in r runs.
 fn take_held(process: &Process, wanted: u64, run: u64) -> usize {
     let Some(heap) = DmaHeap::open() else { return 0 };
-    let (mut got, mut asked) = (0, usize::try_from(wanted).unwrap_or(usize::MAX));
-    while got < wanted as usize && asked > 0 && (got > 0 || asked as u64 >= run) {
-        asked = asked.min(wanted as usize - got);
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    // A heap that takes its memory from the system on demand may move pages for each answer.
+    let until = Process::thread_ms() + SEARCH_MS;
+    let (mut got, mut left, mut asked) = (0, wanted, wanted);
+    while asked > 0 && (got > 0 || asked as u64 >= run) && Process::thread_ms() < until {
         let Some(held) = heap.take(asked) else {
-            asked /= 2;
+            asked = fewer(left, asked);
             continue;
         };
         if !begin(process, || heap.frames_end()) {
@@ -211,7 +221,15 @@ fn take_held(process: &Process, wanted: u64, run: u64) -> usize {
         if !unsafe { memory.move_to(at) } {
             break;
         }
-        got += change(process, |source| source.enter_extent(chunk, asked, frame, Pages::DmaHeap));
+        let entered =
+            change(process, |source| source.enter_extent(chunk, asked, frame, Pages::DmaHeap));
+        got += entered;
+        if entered < asked {
+            break;
+        }
+        // None that is left is longer than this one was.
+        left = wanted - got;
+        asked = asked.min(left);
     }
     got
 }
@@ -233,4 +251,30 @@ fn simulate(process: &Process, wanted: usize) -> usize {
     }
     let pages = if huge { Pages::Transparent } else { Pages::Small };
     change(process, |source| source.enter_extent(chunk, wanted, None, pages))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fewer;
+
+    #[test]
+    fn a_heap_is_asked_for_less_and_less() {
+        for wanted in 1..=4096 {
+            // A heap whose longest run has so many chunks gives at least three quarters of it, or all but twice
+            // what it lacks.
+            for longest in (0..=wanted).step_by(1 + wanted / 7) {
+                let (mut asked, mut times) = (wanted, 0);
+                while asked > longest {
+                    asked = fewer(wanted, asked);
+                    times += 1;
+                }
+                assert!(times <= 1 + 4 * (wanted.ilog2() + 1), "{wanted}, {longest}: {times}");
+                let lacks = wanted - longest;
+                let least = (longest * 3 / 4).max(wanted.saturating_sub(2 * lacks)).saturating_sub(1);
+                assert!(asked >= least.min(longest), "{wanted}, {longest}: {asked}");
+            }
+        }
+        assert_eq!(fewer(128, 128), 127);
+        assert_eq!(fewer(1, 1), 0);
+    }
 }
