@@ -239,17 +239,17 @@ static void drop(struct held *held)
 	held->at = NULL;
 }
 
-/* Mostly short buffers, up to 8 MiB. */
+/* Mostly short buffers, one in eight up to 16 MiB. */
 static uint64_t some_pages(void)
 {
-	uint64_t pages = 1ull << (below(2) ? below(6) : below(12));
+	uint64_t pages = 1ull << (below(8) ? below(6) : below(12));
 
 	return pages + below(pages);
 }
 
 static void random_steps(unsigned count, uint64_t seed)
 {
-	enum { SLOTS = 128 };
+	enum { SLOTS = 512 };
 	static struct held held[SLOTS];
 	unsigned given = 0, refused = 0, scattered = 0;
 

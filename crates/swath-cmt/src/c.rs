@@ -10,6 +10,11 @@ use crate::allocate::{
     allocate_aligned, allocate_or_null, allocate_zeroed, free_or_null, out_of_memory, resize,
 };
 use crate::error::ResizeError;
+use crate::process::own::with_thread;
+use crate::process::state::begun;
+use crate::report::report;
+
+pub use crate::process::canary::Origin;
 
 /// Sets `errno`, and returns null.
 #[cold]
@@ -84,4 +89,41 @@ pub fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
 #[must_use]
 pub fn usable_size(block: *const c_void) -> usize {
     NonNull::new(block.cast::<u8>().cast_mut()).map_or(0, crate::allocate::usable_size)
+}
+
+/// Returns true if blocks have canaries, which say what made them.
+fn has_canaries() -> bool {
+    begun().is_some_and(|process| process.canary.is_some())
+}
+
+/// Allocates for one of C++'s operators: `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM.
+#[inline(always)]
+#[must_use]
+pub fn new(size: usize, align: usize, origin: Origin) -> *mut c_void {
+    let block = if align <= 16 { malloc(size) } else { aligned_alloc(align, size) };
+    if has_canaries()
+        && let Some(made) = NonNull::new(block.cast::<u8>())
+    {
+        with_thread(|thread| thread.made_by(made, origin));
+    }
+    block
+}
+
+/// Frees for one of C++'s operators a block that its counterpart made, of `size` bytes if the caller knows; null
+/// is allowed. In the hardened form a block of another operator, or of another size, is reported as a wrong
+/// pointer is.
+///
+/// # Safety
+/// As for [`free`].
+#[inline(always)]
+pub unsafe fn delete(block: *mut c_void, origin: Origin, size: Option<usize>) {
+    if has_canaries()
+        && let Some(made) = NonNull::new(block.cast::<u8>())
+        && begun().is_some_and(|process| process.pool.contains(made.addr().get()))
+        && let Some(Err(error)) = with_thread(|thread| thread.check_origin(made, origin, size))
+    {
+        return report(error);
+    }
+    // SAFETY: as the caller says.
+    unsafe { free(block) };
 }

@@ -51,6 +51,25 @@ pub enum FreeError {
         /// The pointer.
         address: usize,
     },
+    /// Bytes before the block were written, seen as the bytes behind are.
+    #[error("the bytes before the block at {address:#x} were overwritten")]
+    Underrun {
+        /// The pointer.
+        address: usize,
+    },
+    /// The block was written to after it was freed: with [`quarantine`](crate::Options::quarantine) its bytes
+    /// are looked at when its place is free again. Another block's free, or an allocation, finds it.
+    #[error("the block at {address:#x} was written to after it was freed")]
+    UsedAfterFree {
+        /// The pointer.
+        address: usize,
+    },
+    /// One of C++'s operators frees what another made, or says another length.
+    #[error("the block at {address:#x} was made by another operator, or with another length")]
+    Mismatched {
+        /// The pointer.
+        address: usize,
+    },
 }
 
 /// Reasons why a block is not resized. It still has its place, size and contents.

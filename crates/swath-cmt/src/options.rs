@@ -58,12 +58,14 @@ pub struct Options {
     /// `SWATH_GUARD`: true puts an address range that faults behind every segment. Default false.
     pub guard: bool,
     /// `SWATH_QUARANTINE`: number of freed blocks of a thread that wait before they may be
-    /// allocated again, so that a use after free is not at once another's. Up to
+    /// allocated again, so that a use after free is not at once another's; 32 MiB wait at most. A slot is zero
+    /// meanwhile, and a write to it is reported in the end; a segment faults at every access. Up to
     /// [`QUARANTINE_MAX`](Self::QUARANTINE_MAX); default 0.
     pub quarantine: u32,
     /// `SWATH_CANARY`: true puts a word behind every block that its free, or a resize, looks at: a
-    /// write beyond the bytes that may be used is reported as a wrong pointer is. It takes 8 bytes
-    /// of each block, and every call the slow path. Default false.
+    /// write beyond the bytes that were asked for, or before the block if that is not the first of its superblock, is
+    /// reported as a wrong pointer is. It takes 8 bytes of each block, and every call the slow path. The bytes that may
+    /// be used are those that were asked for then. Default false.
     pub canary: bool,
     /// `SWATH_ON_ERROR`, 0 to 2 in the order of [`OnError`]: the consequence of a wrong pointer.
     pub on_error: OnError,

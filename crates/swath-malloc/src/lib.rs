@@ -6,6 +6,7 @@
 
 mod foreign;
 mod info;
+mod operators;
 
 use core::ffi::{c_int, c_void};
 

@@ -124,7 +124,7 @@ fn the_archive_brings_malloc() {
     assert!(said.starts_with("swath: free: ") && !output.status.success(), "{output:?}");
 }
 
-/// The library has the C library's names, and no others.
+/// The library has the C library's names and C++'s operators, and no others.
 #[test]
 fn no_other_names_are_exported() {
     let library = libraries().join("libswath_malloc.so");
@@ -134,7 +134,7 @@ fn no_other_names_are_exported() {
     };
     let text = String::from_utf8_lossy(&read.stdout);
     let names: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').nth(2)).collect();
-    let expected = [
+    let mut expected = BTreeSet::from([
         "aligned_alloc",
         "calloc",
         "free",
@@ -152,6 +152,20 @@ fn no_other_names_are_exported() {
         "realloc",
         "reallocarray",
         "valloc",
-    ];
-    assert_eq!(names, expected.into());
+    ]);
+    // C++'s operators: of one and of an array, with a length, an alignment, or without throwing.
+    let quietly = "RKSt9nothrow_t";
+    let operators: Vec<String> = ["w", "a"]
+        .iter()
+        .flat_map(|of| {
+            let new = [format!("_Zn{of}m"), format!("_Zn{of}mSt11align_val_t")];
+            let of = of.replace('w', "l");
+            let delete = [format!("_Zd{of}Pv"), format!("_Zd{of}PvSt11align_val_t")];
+            let sized = [format!("_Zd{of}Pvm"), format!("_Zd{of}PvmSt11align_val_t")];
+            let both = new.into_iter().chain(delete);
+            both.flat_map(|name| [format!("{name}{quietly}"), name]).chain(sized)
+        })
+        .collect();
+    expected.extend(operators.iter().map(String::as_str));
+    assert_eq!(names, expected);
 }

@@ -13,7 +13,7 @@ pub use heap::front::{Freed, Front};
 pub use heap::local::LocalHeap;
 pub use heap::slot::HeapSlot;
 pub use options::BufferOptions;
-pub use pool::buffer_pool::BufferPool;
+pub use pool::buffer_pool::{BlockPlace, BufferPool};
 pub use pool::check::BufferFault;
 pub use pool::stats::BufferStats;
 pub use pool::storage::{Storage, dirty_words};

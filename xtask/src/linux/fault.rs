@@ -10,7 +10,7 @@ pub(super) struct Fault {
     file: &'static str,
     from: &'static str,
     to: &'static str,
-    /// Words of the complaint.
+    /// Words of the report.
     pub(super) found_by: &'static str,
 }
 

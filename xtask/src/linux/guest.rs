@@ -80,7 +80,7 @@ pub(super) struct Seen {
     policy: String,
     heap: String,
     latencies: Vec<Latency>,
-    complaints: Vec<String>,
+    reports: Vec<String>,
     well: bool,
     seconds: f64,
 }
@@ -88,17 +88,17 @@ pub(super) struct Seen {
 impl Seen {
     /// Returns the times that the guest printed, if it ended well.
     pub(super) fn well(self, part: &str) -> Result<Vec<Latency>> {
-        if let Some(complaint) = self.complaints.first() {
-            bail!("{part}: {complaint}");
+        if let Some(report) = self.reports.first() {
+            bail!("{part}: {report}");
         }
         ensure!(self.well, "{part}: the guest ended early");
         println!("{part}: passed in {:.0} s", self.seconds);
         Ok(self.latencies)
     }
 
-    /// Returns true if one of the complaints has these words.
-    pub(super) fn complains_of(&self, words: &str) -> bool {
-        self.complaints.iter().any(|complaint| complaint.contains(words))
+    /// Returns true if something that went wrong was reported in these words.
+    pub(super) fn has_reported(&self, words: &str) -> bool {
+        self.reports.iter().any(|report| report.contains(words))
     }
 
     fn read(&mut self, line: &str) {
@@ -106,7 +106,7 @@ impl Seen {
         match words.as_slice() {
             ["guest:", "well"] => self.well = true,
             ["kernel", "says:", ..] | ["failed:", ..] => {
-                self.complaints.push(line.to_owned());
+                self.reports.push(line.to_owned());
             }
             ["==", "memory", "in", "pieces,", policy, ..] | ["==", policy] => {
                 self.policy = (*policy).to_owned();
@@ -116,7 +116,7 @@ impl Seen {
             ["availability", "bytes", _, "asked", asked, "given", _, "one_run", one, ..]
                 if asked != one && !self.heap.ends_with("reserved") && self.policy != "demand" =>
             {
-                self.complaints.push(line.to_owned());
+                self.reports.push(line.to_owned());
             }
             ["latency", "bytes", bytes, .., "p50_us", p50, "p99_us", p99, "max_us", _] => {
                 if let (Ok(bytes), Ok(p50_us), Ok(p99_us)) =
@@ -147,14 +147,14 @@ mod tests {
         ] {
             seen.read(line);
         }
-        assert!(seen.well && seen.complaints.is_empty());
+        assert!(seen.well && seen.reports.is_empty());
         assert_eq!(seen.latencies.len(), 1);
         assert_eq!(seen.latencies[0].heap, "bitmap /dev/dma_heap/swath");
         assert_eq!((seen.latencies[0].bytes, seen.latencies[0].p99_us), (4 << 20, 130.5));
         let mut seen = Seen::default();
         seen.read("== demand");
         seen.read("availability bytes 20971520 asked 12 given 11 one_run 11 us_each 31.5");
-        assert!(seen.complaints.is_empty());
+        assert!(seen.reports.is_empty());
         for line in [
             "availability bytes 20971520 asked 12 given 12 one_run 11 us_each 31.5",
             "kernel says: [  1.0] BUG: bad page state",
@@ -162,7 +162,7 @@ mod tests {
         ] {
             let mut seen = Seen::default();
             seen.read(line);
-            assert_eq!(seen.complaints, [line]);
+            assert_eq!(seen.reports, [line]);
             assert!(seen.well("part").is_err());
         }
     }

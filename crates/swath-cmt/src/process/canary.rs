@@ -1,11 +1,47 @@
-//! The canary behind each block of the hardened form: the last word of its bytes, a keyed product of
-//! the word's address, which is not the user's. A write that goes on beyond the block overwrites
-//! it, and the block's free finds that.
+//! The canary behind each block of the hardened form: the last word of its place, which says how many bytes the
+//! user has and what made the block, keyed with the process's key and the word's address. Between the user's
+//! bytes and it lie bytes that the user has not. A write that goes on beyond the block overwrites these, and the
+//! block's free finds that.
+//!
+//! ```text
+//!             usable bytes of the pool's
+//!  ├──────────────────────────────────────────────┤
+//!  │ the user's bytes │ filled, 64 at most │ … │ canary │ the next slot
+//! ```
+//!
+//! A slot's canary also stands before the slot behind it: a write that begins before a block overwrites that. So the
+//! last word of a slot is a canary whenever the slot behind it is in use, be it in use itself or not.
 
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Bytes of a canary.
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
+
+/// The most bytes behind the user's that are filled.
+const FILLED_MAX: usize = 64;
+
+/// The function that made a block, which its counterpart must free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// `malloc` and its kin.
+    Malloc,
+    /// C++'s `operator new`.
+    New,
+    /// C++'s `operator new[]`.
+    NewArray,
+}
+
+/// What a canary says of its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kept {
+    /// Bytes of the block that the user has.
+    pub(crate) user_bytes: usize,
+    pub(crate) origin: Origin,
+    /// True if it was freed, and waits in a quarantine.
+    pub(crate) waits: bool,
+}
 
 /// The key of a process's canaries.
 #[derive(Clone, Copy)]
@@ -24,29 +60,88 @@ impl Canary {
         Self { key }
     }
 
-    /// The word behind the bytes that a user has of the `len_bytes` at `block`, and its canary.
-    fn place(self, block: NonNull<u8>, len_bytes: usize) -> (*mut u64, u64) {
-        let place = block.as_ptr().wrapping_add(len_bytes - CANARY_BYTES).cast::<u64>();
-        (place, (place.addr() as u64 ^ self.key).wrapping_mul(0xd6e8_feb8_6659_fd93))
+    /// The canary with these lower bits at an address.
+    fn word(self, address: usize, low: u32) -> u64 {
+        let mixed = address as u64 ^ self.key ^ u64::from(low).rotate_left(29);
+        let high = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32 << 32;
+        high | u64::from(low ^ self.key as u32)
     }
 
-    /// Writes the canary of a block.
-    ///
-    /// # Safety
-    /// `block` is a block of `len_bytes` that nothing else uses.
-    pub(crate) unsafe fn write(self, block: NonNull<u8>, len_bytes: usize) {
-        let (place, canary) = self.place(block, len_bytes);
-        // SAFETY: in the block; slots and segments are multiples of 16 bytes.
-        unsafe { place.write(canary) };
+    fn fill(self) -> u8 {
+        (self.key >> 40) as u8 | 1
     }
 
-    /// Returns true if the canary of a block is as it was written.
+    /// The last word of a block's place.
     ///
     /// # Safety
-    /// `block` is a block in use, of `len_bytes`.
-    pub(crate) unsafe fn is_intact(self, block: NonNull<u8>, len_bytes: usize) -> bool {
-        let (place, canary) = self.place(block, len_bytes);
-        // SAFETY: in the block, which had its canary written when it was allocated.
-        unsafe { place.read() == canary }
+    /// `block` begins `len_bytes` of the pool's memory, slot or segment.
+    unsafe fn place<'a>(block: NonNull<u8>, len_bytes: usize) -> &'a AtomicU64 {
+        // SAFETY: in the block; slots and segments are multiples of 16 bytes, and the arena stays.
+        unsafe { block.byte_add(len_bytes - CANARY_BYTES).cast().as_ref() }
+    }
+
+    /// Writes the canary of a block, and fills what lies before it.
+    ///
+    /// # Safety
+    /// `block` is a block of `len_bytes` that nothing else uses, of which the user has at most
+    /// `len_bytes - CANARY_BYTES`.
+    pub(crate) unsafe fn write(self, block: NonNull<u8>, len_bytes: usize, kept: Kept) {
+        // SAFETY: as the caller says.
+        let place = unsafe { Self::place(block, len_bytes) };
+        let slack = len_bytes - CANARY_BYTES - kept.user_bytes;
+        let low = (slack as u32) << 3 | u32::from(kept.waits) << 2 | kept.origin as u32;
+        // SAFETY: between the user's bytes and the canary.
+        unsafe {
+            block.byte_add(kept.user_bytes).write_bytes(self.fill(), slack.min(FILLED_MAX));
+        }
+        place.store(self.word(core::ptr::from_ref(place).addr(), low), Relaxed);
+    }
+
+    /// Writes a canary that says nothing behind a slot that is not in use, if there is none.
+    ///
+    /// # Safety
+    /// `slot` begins a slot of `len_bytes`, of which nothing else uses the last word.
+    pub(crate) unsafe fn write_unused(self, slot: NonNull<u8>, len_bytes: usize) {
+        // SAFETY: as the caller says.
+        let place = unsafe { Self::place(slot, len_bytes) };
+        place.store(self.word(core::ptr::from_ref(place).addr(), 0), Relaxed);
+    }
+
+    /// Returns what the canary of a block says; `None` if it was overwritten.
+    ///
+    /// # Safety
+    /// `block` begins a slot or a segment in use, of `len_bytes`.
+    pub(crate) unsafe fn read(self, block: NonNull<u8>, len_bytes: usize) -> Option<Kept> {
+        // SAFETY: as the caller says.
+        let place = unsafe { Self::place(block, len_bytes) };
+        let word = place.load(Relaxed);
+        let low = word as u32 ^ self.key as u32;
+        let user_bytes = (len_bytes - CANARY_BYTES).checked_sub(low as usize >> 3)?;
+        let origin = match low & 3 {
+            0 => Origin::Malloc,
+            1 => Origin::New,
+            2 => Origin::NewArray,
+            _ => return None,
+        };
+        let intact = self.word(core::ptr::from_ref(place).addr(), low) == word;
+        intact.then_some(Kept { user_bytes, origin, waits: low & 4 != 0 })
+    }
+
+    /// Returns true if the bytes behind the user's are as they were filled.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write), with what [`read`](Self::read) said.
+    pub(crate) unsafe fn is_filled(
+        self,
+        block: NonNull<u8>,
+        len_bytes: usize,
+        user_bytes: usize,
+    ) -> bool {
+        let slack = len_bytes - CANARY_BYTES - user_bytes;
+        // SAFETY: in the block, and written when it was allocated.
+        let filled = unsafe {
+            core::slice::from_raw_parts(block.as_ptr().add(user_bytes), slack.min(FILLED_MAX))
+        };
+        filled.iter().all(|&byte| byte == self.fill())
     }
 }

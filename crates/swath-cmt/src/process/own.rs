@@ -66,7 +66,8 @@ fn with_new<T>(word: usize, act: impl FnOnce(&mut Thread) -> T) -> Option<T> {
 /// Makes a heap for the thread; it stands in a block of itself.
 fn enter(process: &'static Process) -> Option<NonNull<Thread>> {
     let mut thread = process.attach()?;
-    let Ok(block) = thread.heap.allocate(size_of::<Thread>(), align_of::<Thread>()) else {
+    // As a user's block: those beside it look at its canary.
+    let Some((block, _)) = thread.allocate(size_of::<Thread>(), align_of::<Thread>()) else {
         thread.end();
         return None;
     };

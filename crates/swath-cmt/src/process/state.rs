@@ -11,7 +11,7 @@ use swath_pool::BufferFreeError;
 
 use crate::lock::Futex;
 use crate::options::Options;
-use crate::process::canary::{CANARY_BYTES, Canary};
+use crate::process::canary::Canary;
 use crate::process::thread::{Local, Pool, Thread};
 use crate::source::backing::Backing;
 use crate::source::mend::{Mending, mend_all};
@@ -128,8 +128,12 @@ impl Process {
 
     /// Returns the bytes that the user of a block in use has.
     pub(crate) fn usable_size(&self, block: NonNull<u8>) -> Result<usize, BufferFreeError> {
-        let room = if self.canary.is_some() { CANARY_BYTES } else { 0 };
-        Ok(self.pool.usable_size(block)?.saturating_sub(room))
+        let len_bytes = self.pool.usable_size(block)?;
+        let Some(canary) = self.canary else { return Ok(len_bytes) };
+        // SAFETY: a block in use, as the pool says.
+        let kept = unsafe { canary.read(block, len_bytes) };
+        // Of an overwritten one nothing is known.
+        Ok(kept.map_or(0, |kept| kept.user_bytes))
     }
 
     /// Makes the state of another thread, sparing the last of the heaps' slots for the shared state.

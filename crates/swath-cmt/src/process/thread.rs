@@ -4,11 +4,13 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::slice;
 
-use swath_pool::{BufferFreeError, BufferPool, BufferResizeError, LocalHeap, Placement};
+use swath_pool::{
+    BlockPlace, BufferFreeError, BufferPool, BufferResizeError, LocalHeap, Placement,
+};
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::lock::Futex;
-use crate::process::canary::{CANARY_BYTES, Canary};
+use crate::process::canary::{CANARY_BYTES, Canary, Kept, Origin};
 use crate::source::backing::Backing;
 use crate::source::chunk::CHUNK_BYTES;
 
@@ -20,13 +22,13 @@ pub(crate) type Local = LocalHeap<'static, 'static, Futex, Backing>;
 /// Number of slow calls of a thread between two looks at the clock.
 const CALLS_PER_CLOCK: u32 = 16;
 
+/// The most bytes that wait in a thread's quarantine. A longer block does not wait.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
 /// A thread's heap and quarantine.
 pub(crate) struct Thread {
     pub(crate) heap: Local,
-    /// Freed blocks that wait, a ring; empty without a quarantine.
-    waiting: &'static mut [MaybeUninit<NonNull<u8>>],
-    /// Number of blocks that waited so far.
-    waited: usize,
+    waiting: Waiting,
     /// The key of the canaries behind blocks; none without canaries.
     canary: Option<Canary>,
     /// Number of calls that took the slow path.
@@ -35,31 +37,92 @@ pub(crate) struct Thread {
     had_long: bool,
 }
 
+/// Freed blocks that wait, a ring; empty without a quarantine. To the pool they are in use.
+///
+/// Invariant: the `held` places from `oldest` on, around the end, are written.
+struct Waiting {
+    ring: &'static mut [MaybeUninit<Freed>],
+    oldest: usize,
+    held: usize,
+    /// Bytes of those blocks.
+    bytes: usize,
+}
+
+/// A block that waits.
+#[derive(Clone, Copy)]
+struct Freed {
+    block: NonNull<u8>,
+    len_bytes: usize,
+    /// Bytes that were zeroed when it began to wait. Of a segment 0 if all of it faults at every access.
+    zeroed: usize,
+}
+
+/// What a look at a block in use finds.
+struct Look {
+    place: BlockPlace,
+    /// What its canary says, if there are canaries.
+    kept: Option<Kept>,
+}
+
+impl Waiting {
+    fn iter(&self) -> impl Iterator<Item = Freed> {
+        let place = |index| &self.ring[(self.oldest + index) % self.ring.len()];
+        // SAFETY: written, as the invariant says.
+        (0..self.held).map(move |index| unsafe { place(index).assume_init() })
+    }
+
+    fn has(&self, block: NonNull<u8>) -> bool {
+        self.iter().any(|freed| freed.block == block)
+    }
+
+    /// Adds a block; there is room.
+    fn push(&mut self, freed: Freed) {
+        let place = (self.oldest + self.held) % self.ring.len();
+        self.ring[place].write(freed);
+        self.held += 1;
+        self.bytes += freed.len_bytes;
+    }
+
+    fn pop(&mut self) -> Option<Freed> {
+        let oldest = self.iter().next()?;
+        self.oldest = (self.oldest + 1) % self.ring.len();
+        self.held -= 1;
+        self.bytes -= oldest.len_bytes;
+        Some(oldest)
+    }
+}
+
 impl Thread {
     /// Makes the state of a thread with this heap; its quarantine holds so many blocks.
-    pub(crate) fn new(mut heap: Local, quarantine: usize, canary: Option<Canary>) -> Option<Self> {
-        let waiting: &'static mut [_] = if quarantine == 0 {
-            &mut []
-        } else {
-            let block = heap.allocate(quarantine * size_of::<usize>(), 16).ok()?;
+    pub(crate) fn new(heap: Local, quarantine: usize, canary: Option<Canary>) -> Option<Self> {
+        let waiting = Waiting { ring: &mut [], oldest: 0, held: 0, bytes: 0 };
+        let mut thread = Self { heap, waiting, canary, slow_calls: 0, had_long: false };
+        if quarantine > 0 {
+            let (block, _) = thread.allocate(quarantine * size_of::<Freed>(), 16)?;
             // SAFETY: a block of its own, long enough and aligned.
-            unsafe { slice::from_raw_parts_mut(block.as_ptr().cast(), quarantine) }
-        };
-        Some(Self { heap, waiting, waited: 0, canary, slow_calls: 0, had_long: false })
+            thread.waiting.ring =
+                unsafe { slice::from_raw_parts_mut(block.as_ptr().cast(), quarantine) };
+        }
+        Some(thread)
     }
 
     /// Returns true if every call has to come here: freed blocks wait before they are free, or blocks
     /// have canaries.
     pub(crate) fn is_hardened(&self) -> bool {
-        !self.waiting.is_empty() || self.canary.is_some()
+        !self.waiting.ring.is_empty() || self.canary.is_some()
+    }
+
+    /// Returns the bytes to ask the pool for.
+    fn with_canary(&self, size: usize) -> Option<usize> {
+        size.checked_add(if self.canary.is_some() { CANARY_BYTES } else { 0 })
     }
 
     /// Allocates a block with its canary, if there are canaries, and says if it is zero.
     pub(crate) fn allocate(&mut self, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
-        let bytes = if self.canary.is_some() { size.checked_add(CANARY_BYTES)? } else { size };
+        let bytes = self.with_canary(size)?;
         let (block, zero) = self.heap.allocate_zeroable(bytes, align).ok()?;
         self.had_long |= size >= CHUNK_BYTES;
-        self.mark(block);
+        self.mark(block, size, Origin::Malloc);
         Some((block, zero))
     }
 
@@ -69,32 +132,79 @@ impl Thread {
         size: usize,
         placement: &Placement,
     ) -> Option<NonNull<u8>> {
-        let bytes = if self.canary.is_some() { size.checked_add(CANARY_BYTES)? } else { size };
+        let bytes = self.with_canary(size)?;
         let (block, _) = self.heap.pool().allocate_placed(bytes, placement)?;
-        self.mark(block);
+        self.mark(block, size, Origin::Malloc);
         Some(block)
     }
 
-    /// Writes the canary of a block that was just allocated, or resized.
-    fn mark(&self, block: NonNull<u8>) {
-        if let Some(canary) = self.canary
-            && let Ok(len_bytes) = self.heap.pool().usable_size(block)
+    /// Writes the canary of a block that was just allocated, or resized, and sees to it that one stands before
+    /// it.
+    fn mark(&self, block: NonNull<u8>, user_bytes: usize, origin: Origin) {
+        let pool = self.heap.pool();
+        let (Some(canary), Ok(place)) = (self.canary, pool.place_of(block)) else { return };
+        let kept = Kept { user_bytes, origin, waits: false };
+        // SAFETY: a block in use, whose last bytes nobody else has.
+        unsafe { canary.write(block, place.len_bytes, kept) };
+        if let Some(before) = place.before
+            // SAFETY: a slot of the same superblock, as long.
+            && unsafe { canary.read(before, place.len_bytes) }.is_none()
+            && pool.usable_size(before).is_err()
         {
-            // SAFETY: a block in use, whose last bytes nobody else has.
-            unsafe { canary.write(block, len_bytes) };
+            // SAFETY: as above; it is not in use, and only this thread's heap could allocate it.
+            unsafe { canary.write_unused(before, place.len_bytes) };
         }
     }
 
-    /// Checks the canary of a block in use.
-    fn look(&self, block: NonNull<u8>) -> Result<(), FreeError> {
-        let Some(canary) = self.canary else { return Ok(()) };
-        let len_bytes = self.heap.pool().usable_size(block)?;
-        // SAFETY: a block in use, as the pool says.
-        if unsafe { canary.is_intact(block, len_bytes) } {
-            Ok(())
-        } else {
-            Err(FreeError::Overrun { address: block.addr().get() })
+    /// Says what made a block that was just allocated.
+    pub(crate) fn made_by(&self, block: NonNull<u8>, origin: Origin) {
+        if let Ok(Look { kept: Some(kept), .. }) = self.look(block) {
+            self.mark(block, kept.user_bytes, origin);
         }
+    }
+
+    /// Checks that a block is in use to its user, too, and its canaries, if there are canaries.
+    fn look(&self, block: NonNull<u8>) -> Result<Look, FreeError> {
+        let address = block.addr().get();
+        let place = self.heap.pool().place_of(block)?;
+        let waits = FreeError::Pool(BufferFreeError::NotAllocated { address });
+        // Of a segment that waits not even the canary can be read.
+        if (place.is_segment || self.canary.is_none()) && self.waiting.has(block) {
+            return Err(waits);
+        }
+        let Some(canary) = self.canary else { return Ok(Look { place, kept: None }) };
+        let len_bytes = place.len_bytes;
+        // SAFETY: a block in use, as the pool says.
+        let kept = unsafe { canary.read(block, len_bytes) };
+        if kept.is_some_and(|kept| kept.waits) {
+            return Err(waits);
+        }
+        // SAFETY: as above; the canary is intact.
+        let intact = |kept: &Kept| unsafe { canary.is_filled(block, len_bytes, kept.user_bytes) };
+        let kept = kept.filter(intact).ok_or(FreeError::Overrun { address })?;
+        if let Some(before) = place.before
+            // SAFETY: a slot of the same superblock, as long, behind which a canary stands.
+            && unsafe { canary.read(before, len_bytes) }.is_none()
+        {
+            return Err(FreeError::Underrun { address });
+        }
+        Ok(Look { place, kept: Some(kept) })
+    }
+
+    /// Checks that a block may be freed by the counterpart of `origin`, with the length that its user says.
+    pub(crate) fn check_origin(
+        &self,
+        block: NonNull<u8>,
+        origin: Origin,
+        size: Option<usize>,
+    ) -> Result<(), FreeError> {
+        let Some(kept) = self.look(block)?.kept else { return Ok(()) };
+        // A library that has operators of its own makes its blocks by `malloc`.
+        let other = kept.origin != Origin::Malloc && kept.origin != origin;
+        if other || size.is_some_and(|size| size != kept.user_bytes) {
+            return Err(FreeError::Mismatched { address: block.addr().get() });
+        }
+        Ok(())
     }
 
     /// Resizes a block, with its canary.
@@ -107,32 +217,45 @@ impl Thread {
         size: usize,
         align: usize,
     ) -> Result<NonNull<u8>, ResizeError> {
-        self.look_among_waiting(block)?;
-        self.look(block)?;
-        let room = if self.canary.is_some() { CANARY_BYTES } else { 0 };
-        let bytes = size.checked_add(room).ok_or(OutOfMemory)?;
+        let Look { place, kept } = self.look(block)?;
         let refused = |error| match error {
             BufferResizeError::Free(error) => ResizeError::from(FreeError::from(error)),
             BufferResizeError::Allocate(_) => OutOfMemory.into(),
         };
-        if self.waiting.is_empty() {
+        if kept.is_none() && self.waiting.ring.is_empty() {
             // SAFETY: as the caller says.
-            let resized = unsafe { self.heap.resize(block, bytes, align) }.map_err(refused)?;
-            self.mark(resized);
-            return Ok(resized);
+            return unsafe { self.heap.resize(block, size, align) }.map_err(refused);
         }
-        let old = self.heap.pool().usable_size(block).map_err(FreeError::from)?;
+        let bytes = self.with_canary(size).ok_or(OutOfMemory)?;
         // SAFETY: as the caller says.
         if unsafe { self.heap.resize_in_place(block, bytes, align) }.map_err(refused)? {
-            self.mark(block);
+            if let Some(kept) = kept {
+                self.mark(block, size, kept.origin);
+            }
             return Ok(block);
         }
-        // The place that it leaves waits as a freed block does.
+        let old = kept.map_or(place.len_bytes, |kept| kept.user_bytes);
+        // SAFETY: as the caller says.
+        unsafe { self.move_to_other(block, old, size, align) }
+    }
+
+    /// Moves a block of `old` bytes to one of `size`; the place that it leaves waits as a freed block does.
+    ///
+    /// # Safety
+    /// As for [`LocalHeap::resize`].
+    unsafe fn move_to_other(
+        &mut self,
+        block: NonNull<u8>,
+        old: usize,
+        size: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, ResizeError> {
         let (moved, _) = self.allocate(size, align).ok_or(OutOfMemory)?;
         // SAFETY: both are blocks in use, different ones, and at least so long.
-        unsafe { block.copy_to_nonoverlapping(moved, (old - room).min(size)) };
-        // Its canary was looked at: it is freed.
-        self.quarantine(block)?;
+        unsafe { block.copy_to_nonoverlapping(moved, old.min(size)) };
+        // Its canaries were looked at: it is freed.
+        // SAFETY: as the caller says.
+        unsafe { self.free(block) }?;
         Ok(moved)
     }
 
@@ -148,7 +271,7 @@ impl Thread {
     /// # Safety
     /// As for [`LocalHeap::free`].
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
-        if self.waiting.is_empty() {
+        if self.waiting.ring.is_empty() {
             self.look(block)?;
             // SAFETY: as the caller says.
             return Ok(unsafe { self.heap.free(block) }?);
@@ -156,44 +279,64 @@ impl Thread {
         self.quarantine(block)
     }
 
-    /// Checks that a block does not wait: to the pool it is in use still, to its user it is not.
-    fn look_among_waiting(&self, block: NonNull<u8>) -> Result<(), FreeError> {
-        let held = self.waited.min(self.waiting.len());
-        // SAFETY: the first `held` were written.
-        let same = |place: &MaybeUninit<NonNull<u8>>| unsafe { place.assume_init() } == block;
-        if self.waiting[..held].iter().any(same) {
-            return Err(BufferFreeError::NotAllocated { address: block.addr().get() }.into());
-        }
-        Ok(())
-    }
-
-    /// Lets the block wait, and frees the one that waited longest.
+    /// Lets the block wait, and frees those that waited longest until there is room.
     #[cold]
     fn quarantine(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
-        let len = self.waiting.len();
-        let usable = self.heap.pool().usable_size(block)?;
-        self.look_among_waiting(block)?;
-        self.look(block)?;
-        // A read after the free reads this.
-        // SAFETY: the block is in use and its user has freed it.
-        unsafe { block.write_bytes(0xDF, usable.min(4096)) };
-        let place = &mut self.waiting[self.waited % len];
-        // SAFETY: written when the ring was first filled.
-        let oldest = (self.waited >= len).then(|| unsafe { place.assume_init() });
-        place.write(block);
-        self.waited += 1;
+        let Look { place, kept } = self.look(block)?;
+        let len_bytes = place.len_bytes;
+        if len_bytes > WAITING_BYTES_MAX {
+            // SAFETY: the block is in use, and its user has freed it.
+            return Ok(unsafe { self.heap.free(block) }?);
+        }
+        // A segment faults at every access, if it can; a slot is zero.
+        // SAFETY: as above.
+        let zeroed = if unsafe { place.is_segment && self.heap.pool().guard_segment(block, true) } {
+            0
+        } else {
+            let user_bytes = kept.map_or(len_bytes, |kept| kept.user_bytes);
+            // SAFETY: as above.
+            unsafe { block.write_bytes(0, user_bytes) };
+            if let (Some(canary), Some(kept)) = (self.canary, kept) {
+                // SAFETY: as above.
+                unsafe { canary.write(block, len_bytes, Kept { waits: true, ..kept }) };
+            }
+            user_bytes
+        };
+        let mut found = Ok(());
+        while self.waiting.held == self.waiting.ring.len()
+            || self.waiting.bytes + len_bytes > WAITING_BYTES_MAX
+        {
+            let Some(oldest) = self.waiting.pop() else { break };
+            found = found.and(self.let_go(oldest));
+        }
+        self.waiting.push(Freed { block, len_bytes, zeroed });
+        found
+    }
+
+    /// Frees a block that has waited, if nobody wrote to it meanwhile.
+    fn let_go(&mut self, freed: Freed) -> Result<(), FreeError> {
+        if freed.zeroed == 0 {
+            // SAFETY: it waits, and is in use to the pool.
+            unsafe { self.heap.pool().guard_segment(freed.block, false) };
+        }
+        // SAFETY: as above, and zeroed since.
+        let bytes = unsafe { slice::from_raw_parts(freed.block.as_ptr(), freed.zeroed) };
+        let is_zero = bytes.iter().all(|&byte| byte == 0);
         // SAFETY: it was in use until it began to wait, and nothing uses it.
-        Ok(oldest.map_or(Ok(()), |oldest| unsafe { self.heap.free(oldest) })?)
+        unsafe { self.heap.free(freed.block) }?;
+        if is_zero {
+            Ok(())
+        } else {
+            Err(FreeError::UsedAfterFree { address: freed.block.addr().get() })
+        }
     }
 
     /// Frees all blocks that wait, and the ring.
     pub(crate) fn end(mut self) {
-        let held = self.waited.min(self.waiting.len());
-        for index in 0..held {
-            // SAFETY: the first `held` were written, and are in use until now.
-            let _ = unsafe { self.heap.free(self.waiting[index].assume_init()) };
+        while let Some(oldest) = self.waiting.pop() {
+            let _ = self.let_go(oldest);
         }
-        if let Some(first) = self.waiting.first_mut() {
+        if let Some(first) = self.waiting.ring.first_mut() {
             // SAFETY: the ring's block, which is not used any more.
             let _ = unsafe { self.heap.free(NonNull::from(first).cast()) };
         }

@@ -30,6 +30,20 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
     }
 
+    /// Makes all of a segment in use fault at every access, or (`on` false) usable again, and returns true; of
+    /// a slot, or where the source has no guards, nothing changes and it returns false. The source may have no
+    /// guards for some pages: those stay as they are.
+    ///
+    /// # Safety
+    /// The segment's user no longer uses it, or (`on` false) `on` was the last call.
+    pub unsafe fn guard_segment(&self, block: NonNull<u8>, on: bool) -> bool {
+        let Ok((index, Found::Segment)) = self.find(block.addr().get()) else { return false };
+        let units = self.superblocks()[index as usize].segment_units();
+        let (Some(units), Some(pages)) = (units, self.make_usable) else { return false };
+        pages.guard(index, units - self.guard_units(), on);
+        true
+    }
+
     /// Returns the units of a segment for `size` bytes, with its guard.
     fn units_for(&self, size: usize) -> Option<u32> {
         let units = u32::try_from(size.max(1).div_ceil(UNIT_BYTES)).ok()?;

@@ -38,6 +38,18 @@ pub(crate) enum Found {
     Segment,
 }
 
+/// The place of a block in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockPlace {
+    /// Its bytes, all of which may be used.
+    pub len_bytes: usize,
+    /// True if it is a segment, else it is a slot.
+    pub is_segment: bool,
+    /// The slot before it, as long, if that is in the same superblock: nobody but the owner of its heap
+    /// allocates it.
+    pub before: Option<NonNull<u8>>,
+}
+
 /// What all threads read at nearly every free and none writes: a cache line of its own.
 #[repr(align(64))]
 struct Tables<'m> {
@@ -366,6 +378,16 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub fn usable_size(&self, block: NonNull<u8>) -> Result<usize, BufferFreeError> {
         let address = block.addr().get();
         let (index, found) = self.find(address)?;
+        self.usable_size_of(address, index, found)
+    }
+
+    /// Returns the bytes of what was found at an address, if it is in use.
+    fn usable_size_of(
+        &self,
+        address: usize,
+        index: u32,
+        found: Found,
+    ) -> Result<usize, BufferFreeError> {
         let superblock = &self.superblocks()[index as usize];
         let corrupt = BufferFreeError::Corrupt { unit: index };
         if found == Found::Segment {
@@ -380,6 +402,21 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             return Err(BufferFreeError::NotAllocated { address });
         }
         superblock.class().map(slot_bytes).ok_or(corrupt)
+    }
+
+    /// Returns the place of a block in use.
+    ///
+    /// # Errors
+    /// [`BufferFreeError`], as for a free.
+    pub fn place_of(&self, block: NonNull<u8>) -> Result<BlockPlace, BufferFreeError> {
+        let address = block.addr().get();
+        let (index, found) = self.find(address)?;
+        let len_bytes = self.usable_size_of(address, index, found)?;
+        let is_segment = found == Found::Segment;
+        let is_first = block.addr() == self.unit_start(index).addr();
+        // SAFETY: in the same superblock, whose slots follow one another.
+        let before = (!is_segment && !is_first).then(|| unsafe { block.byte_sub(len_bytes) });
+        Ok(BlockPlace { len_bytes, is_segment, before })
     }
 
     /// Returns the bytes of a segment of so many units that are its user's.

@@ -81,6 +81,7 @@ const MODULES: &[&str] = &[
     "crates/swath-malloc/src/foreign.rs",
     "crates/swath-malloc/src/info.rs",
     "crates/swath-malloc/src/lib.rs",
+    "crates/swath-malloc/src/operators.rs",
     "crates/swath-malloc/tests/memory.rs",
     "crates/swath-pool/src/heap/cache.rs",
     "crates/swath-pool/src/heap/front.rs",
