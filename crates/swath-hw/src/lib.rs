@@ -50,7 +50,7 @@ pub use system::stats::{InterconnectStats, MasterStats, SystemStats};
 pub use system::transaction::{TRANSACTION_BYTES, Transaction};
 pub use tlb::array::Tlb;
 pub use tlb::fill::{EntryKind, TlbFill, TlbHit};
-pub use tlb::geometry::{Geometry, GeometryError, Indexing};
+pub use tlb::geometry::{Geometry, GeometryError, Indexing, Replacement};
 pub use tlb::split::{SplitTlb, TlbArray, TlbForm};
 pub use tlb::stats::{SizeStats, TlbStats};
 pub use translate::decode::{Descriptor, Leaf, TableRights, decode};

@@ -91,7 +91,11 @@ impl DramConfig {
         self.part.rank_bytes() * self.ranks as u64 * self.channels as u64
     }
 
-    pub(crate) fn validate(&self) -> Result<(), DramConfigError> {
+    /// Tests whether a memory can be built so. O(constraints of the part).
+    ///
+    /// # Errors
+    /// [`DramConfigError`] names the first reason why not.
+    pub fn validate(&self) -> Result<(), DramConfigError> {
         self.part.validate()?;
         let counts =
             [("channels", self.channels, 64), ("ranks", self.ranks, BANKS_MAX / self.part.banks())];

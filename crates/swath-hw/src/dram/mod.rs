@@ -35,4 +35,4 @@ pub use scheduling::{RefreshMode, Scheduling, WritePolicy};
 pub use state::TimingState;
 pub use stats::{ChannelStats, DramStats};
 pub use timing::{BANKS_MAX, BankIndex, Command, Constraint, Part, PartError, Scope, SetRefresh};
-pub use trace::{TraceFormat, write_trace};
+pub use trace::{TraceFormat, write_commands, write_trace};

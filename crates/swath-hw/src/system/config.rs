@@ -28,6 +28,8 @@ pub struct SystemConfig {
     /// The buffers that masters hand to each other; they may not overlap, and have up to 64 GiB in
     /// all.
     pub shared: Vec<SharedBuffer>,
+    /// True if every command of the memory is kept, in [`SystemStats::commands`](crate::SystemStats::commands).
+    pub record_commands: bool,
 }
 
 /// The rate at which a device has something to transfer, as a camera or a display has by its frames:
@@ -63,6 +65,7 @@ impl SystemConfig {
             outstanding_each: false,
             paces: Vec::new(),
             shared: Vec::new(),
+            record_commands: false,
         }
     }
 }

@@ -97,7 +97,10 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         if !beat_bytes.is_power_of_two() || !(8..=64).contains(&beat_bytes) {
             return Err(SystemConfigError::Beat { beat_bytes });
         }
-        let dram = Dram::new(&config.dram)?;
+        let mut dram = Dram::new(&config.dram)?;
+        if config.record_commands {
+            dram.record_commands();
+        }
         let burst_bytes = config.dram.part.burst_bytes();
         if u64::from(burst_bytes) != TRANSACTION_BYTES {
             return Err(SystemConfigError::Burst { burst_bytes });
@@ -515,6 +518,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         }
         self.dram.advance(self.now);
         let dram = self.dram.stats();
+        let commands = self.dram.take_commands();
         let masters = self.masters.into_iter().map(|master| MasterStats {
             translation: master.iommu.mmu.stats(),
             walk_cycles: master.iommu.walk_cycles,
@@ -527,6 +531,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             interconnect: self.interconnect.into_stats(),
             dram,
             total_cycles: self.now,
+            commands,
         })
     }
 }

@@ -2,8 +2,10 @@
 //! channels. Cycles are those of the DRAM's command clock.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use crate::clock::Cycle;
+use crate::dram::request::IssuedCommand;
 use crate::dram::stats::DramStats;
 use crate::histogram::Histogram;
 use crate::system::transaction::TRANSACTION_BYTES;
@@ -91,6 +93,9 @@ pub struct SystemStats {
     /// Cycles from the start until every transaction had completed and the memory
     /// had written what it had promised to.
     pub total_cycles: Cycle,
+    /// The commands of the memory, of one channel in order of time, if the configuration has them
+    /// recorded.
+    pub commands: Vec<IssuedCommand>,
 }
 
 impl SystemStats {

@@ -1,4 +1,4 @@
-//! The TLB: a set-associative store of page ranges with true LRU.
+//! The TLB: a set-associative store of page ranges with true LRU, or another replacement.
 //!
 //! One storage serves all designs: an **entry** maps a range of pages to as
 //! many frames, be it a base page (TRAD), a coalesced block (PCAD), an anchor
@@ -38,7 +38,7 @@ use alloc::vec;
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
 use crate::tlb::fill::{EntryKind, PAGE_BITS, TlbFill, TlbHit};
-use crate::tlb::geometry::{Geometry, GeometryError, Indexing};
+use crate::tlb::geometry::{Geometry, GeometryError, Indexing, Replacement};
 use crate::tlb::stats::TlbStats;
 
 /// The class of anchor entries, which are found by their aligned window.
@@ -67,14 +67,15 @@ pub(crate) struct Entry {
     pub(crate) class: u8,
 }
 
-/// A TLB of any form, with true LRU replacement in each set.
+/// A TLB of any form, with true LRU replacement in each set, or [another](Self::replacing).
 ///
 /// Let c be the number of size classes present: 1 for base pages alone, at
 /// most 53. Chains are short: there are at most a quarter as many nodes as buckets.
 ///
 /// Invariants, all walked by [`check`](Self::check):
 /// * The ring of a set holds its ways, from the most recently used `heads[set]`
-///   along `older` to the least recently used; empty entries come last.
+///   along `older` to the least recently used; empty entries come last. Under another replacement
+///   than LRU a use is a fill.
 /// * An entry lies in the set of each of its pages, and in one window of
 ///   2^distance if it is an anchor entry.
 /// * Two entries of one kind share no page, but, indexed by size, those of different
@@ -84,7 +85,7 @@ pub(crate) struct Entry {
 /// * `population` counts regular entries by class and `classes` has a bit for
 ///   each class that is not empty; `anchors` counts anchor entries.
 /// * `last_page` is the page of the last hit or fill, `last` what is known of
-///   it and its entry is the most recently used of its set; or it is no page.
+///   it and its entry is, under LRU, the most recently used of its set; or it is no page.
 #[derive(Clone, Debug)]
 pub struct Tlb {
     pub(crate) last_page: u64,
@@ -93,6 +94,9 @@ pub struct Tlb {
     pub(crate) last_class: u8,
     /// The bits of a class that count in the choice of a set: all, or none.
     pub(crate) size_mask: u32,
+    pub(crate) replacement: Replacement,
+    /// The shift register of [`Replacement::Random`], never 0.
+    register: u32,
     pub(crate) classes: u64,
     pub(crate) anchors: u32,
     pub(crate) distance: u32,
@@ -162,6 +166,8 @@ impl Tlb {
             },
             last_class: 0,
             size_mask: if indexing == Indexing::Size && sets > 1 { 63 } else { 0 },
+            replacement: Replacement::Lru,
+            register: 1,
             classes: 0,
             anchors: 0,
             distance: distance.k(),
@@ -173,6 +179,18 @@ impl Tlb {
             population: [0; PAGE_BITS as usize + 1],
             stats: TlbStats::default(),
         })
+    }
+
+    /// Replaces entries so from now on.
+    #[must_use]
+    pub const fn replacing(mut self, replacement: Replacement) -> Self {
+        self.replace_by(replacement);
+        self
+    }
+
+    pub(crate) const fn replace_by(&mut self, replacement: Replacement) {
+        self.replacement = replacement;
+        self.last_page = NO_PAGE;
     }
 
     /// Returns the form.
@@ -191,14 +209,14 @@ impl Tlb {
         self.stats = TlbStats::default();
     }
 
-    /// Looks `page` up, and makes the entry that answers the most recently
+    /// Looks `page` up, and under LRU makes the entry that answers the most recently
     /// used of its set. A regular entry is looked for first, then the anchor
     /// entry. O(1) for the page of the access before, else O(c).
     #[inline]
     pub fn lookup(&mut self, page: Vpn) -> Option<TlbHit> {
         self.stats.accesses += 1;
-        // Exact in every design: nothing has changed since, and the entry is
-        // the most recently used one already.
+        // Exact in every design: nothing has changed since, and under LRU the entry is the most
+        // recently used one already.
         if page.raw() == self.last_page && page.raw() != NO_PAGE {
             match self.last.kind {
                 EntryKind::Regular => self.stats.regular_hits += 1,
@@ -229,8 +247,10 @@ impl Tlb {
             },
         };
         let class = self.entries[index as usize].class;
-        let set = self.set_of(page, kind, class.into());
-        self.touch(set, index);
+        if self.replacement == Replacement::Lru {
+            let set = self.set_of(page, kind, class.into());
+            self.touch(set, index);
+        }
         let entry = &self.entries[index as usize];
         self.last_class = class;
         let frame = Pfn::new(entry.frame + (page - entry.start));
@@ -263,10 +283,11 @@ impl Tlb {
         Some(TlbFill::within(kind, page, entry.pages(), Pfn::new(entry.frame), entry.attributes))
     }
 
-    /// Writes an entry in place of the least recently used of its set, after
+    /// Writes an entry in place of the least recently used of its set, or of the one that another
+    /// [`Replacement`] chooses, after
     /// cutting and dropping as told at the head of the [module](self). An
     /// older entry of this kind for the same page (or the same anchor) is
-    /// dropped first. O(c) for one page or an anchor, else O(c + ways).
+    /// dropped first. O(c) for one page or an anchor, else O(c + ways), as for every random choice.
     pub fn fill(&mut self, fill: &TlbFill) {
         let regular = self.find_regular(fill.page);
         match (fill.kind, regular) {
@@ -319,8 +340,12 @@ impl Tlb {
         };
         self.stats.fills += 1;
         self.stats.trimmed_fills += u64::from(end - start != fill.end - fill.start);
-        let index = self.entries[self.heads[set] as usize].newer;
+        let mut index = self.entries[self.heads[set] as usize].newer;
         if self.entries[index as usize].len != 0 {
+            if self.replacement == Replacement::Random {
+                index = self.draw(set);
+                self.make_oldest(set, index);
+            }
             self.stats.evictions += 1;
             self.unchain(index);
         }
@@ -375,7 +400,7 @@ impl Tlb {
     }
 
     /// Visits the valid entries, each set from the most to the least recently
-    /// used. O(entries).
+    /// used, or filled if not LRU. O(entries).
     pub fn for_each(&self, visit: &mut dyn FnMut(EntryKind, PageRange, Pfn)) {
         for &head in &self.heads {
             let mut index = head;
@@ -508,12 +533,25 @@ impl Tlb {
         let entry = &mut self.entries[index as usize];
         entry.start = NO_PAGE;
         entry.len = 0;
+        self.make_oldest(set, index);
+        self.last_page = NO_PAGE;
+    }
+
+    /// Makes an entry the least recently used of its set.
+    fn make_oldest(&mut self, set: usize, index: u32) {
         if self.heads[set] == index {
-            self.heads[set] = entry.older;
+            self.heads[set] = self.entries[index as usize].older;
         } else {
             self.move_before_head(set, index);
         }
-        self.last_page = NO_PAGE;
+    }
+
+    /// Chooses an entry of a set by the shift register, so many places behind the newest.
+    #[cold]
+    fn draw(&mut self, set: usize) -> u32 {
+        self.register = step(self.register);
+        let places = self.register % self.geometry.ways;
+        (0..places).fold(self.heads[set], |index, _| self.entries[index as usize].older)
     }
 
     /// Makes an entry the most recently used of its set.
@@ -631,6 +669,14 @@ impl Entry {
     pub(crate) const fn pages(&self) -> PageRange {
         PageRange::new(Vpn::new(self.start), self.len)
     }
+}
+
+/// Returns the next state of a shift register of 32 bits, which goes through all but 0
+/// (Marsaglia, "Xorshift RNGs", 2003).
+pub(crate) const fn step(register: u32) -> u32 {
+    let register = register ^ register << 13;
+    let register = register ^ register >> 17;
+    register ^ register << 5
 }
 
 /// Cuts a range around `page` to the page's aligned window of 2^`shift`.

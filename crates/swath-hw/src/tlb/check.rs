@@ -4,6 +4,7 @@ use swath_arch::Vpn;
 
 use crate::tlb::array::{Entry, NIL, NO_PAGE, Tlb};
 use crate::tlb::fill::{EntryKind, PAGE_BITS};
+use crate::tlb::geometry::Replacement;
 
 impl Tlb {
     /// Walks every invariant of the struct. O(entries × ways + buckets).
@@ -104,7 +105,8 @@ impl Tlb {
                 return Err("the last hit is not what a search finds");
             }
             let set = self.set_of(self.last_page, self.last.kind, self.last_class.into());
-            if !self.entries[self.heads[set] as usize].covers(self.last_page) {
+            let newest = self.entries[self.heads[set] as usize];
+            if self.replacement == Replacement::Lru && !newest.covers(self.last_page) {
                 return Err("the last hit is not the most recently used");
             }
         }

@@ -41,6 +41,19 @@ pub enum Indexing {
     Size,
 }
 
+/// The choice of the entry that gives way to a fill in a set without an empty one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Replacement {
+    /// The least recently used (true LRU).
+    #[default]
+    Lru,
+    /// The one that was filled first.
+    Fifo,
+    /// Any of them: a shift register of 32 bits, which makes a step with each eviction, chooses. The
+    /// same accesses choose the same.
+    Random,
+}
+
 impl Default for Geometry {
     /// Returns the 32 entries of *Duong and Hur*, fully associative.
     fn default() -> Self {

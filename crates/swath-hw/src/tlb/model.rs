@@ -1,12 +1,13 @@
 //! The TLB against a naive model: a list of entries for each set, in the order
-//! of their use, searched by scanning.
+//! of their use, or of their fills where it is not LRU, searched by scanning.
 
 extern crate std;
 
 use std::prelude::v1::*;
 use std::{println, vec};
 
-use crate::{EntryKind, Geometry, GeometryError, Tlb, TlbFill, TlbHit, TlbStats};
+use crate::tlb::array::step;
+use crate::{EntryKind, Geometry, GeometryError, Replacement, Tlb, TlbFill, TlbHit, TlbStats};
 use swath_arch::testing::Random;
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
@@ -22,16 +23,20 @@ struct ModelEntry {
 struct Model {
     geometry: Geometry,
     distance: u32,
-    /// Most recently used first.
+    replacement: Replacement,
+    register: u32,
+    /// Most recently used or filled first.
     sets: Vec<Vec<ModelEntry>>,
     stats: TlbStats,
 }
 
 impl Model {
-    fn new(geometry: Geometry, distance: Order) -> Self {
+    fn new(geometry: Geometry, distance: Order, replacement: Replacement) -> Self {
         Self {
             geometry,
             distance: distance.k(),
+            replacement,
+            register: 1,
             sets: vec![Vec::new(); geometry.sets as usize],
             stats: TlbStats::default(),
         }
@@ -52,8 +57,11 @@ impl Model {
             let hit = |e: &ModelEntry| e.kind == kind && e.start <= page && page < e.end;
             assert!(self.sets[set].iter().filter(|e| hit(e)).count() <= 1, "two matching ways");
             if let Some(way) = self.sets[set].iter().position(hit) {
-                let entry = self.sets[set].remove(way);
-                self.sets[set].insert(0, entry);
+                let entry = self.sets[set][way];
+                if self.replacement == Replacement::Lru {
+                    self.sets[set].remove(way);
+                    self.sets[set].insert(0, entry);
+                }
                 match kind {
                     EntryKind::Regular => self.stats.regular_hits += 1,
                     EntryKind::Anchor => self.stats.anchor_hits += 1,
@@ -100,7 +108,12 @@ impl Model {
         self.stats.fills += 1;
         self.stats.trimmed_fills += u64::from((start, end) != (new.start, new.end));
         if self.sets[set].len() == self.geometry.ways as usize {
-            self.sets[set].pop();
+            if self.replacement == Replacement::Random {
+                self.register = step(self.register);
+                self.sets[set].remove((self.register % self.geometry.ways) as usize);
+            } else {
+                self.sets[set].pop();
+            }
             self.stats.evictions += 1;
         }
         let frame = new.frame + (start - new.start);
@@ -221,6 +234,8 @@ fn random_fill(random: &mut Random, design: Design, distance: Order, page: u64) 
     }
 }
 
+const REPLACEMENTS: [Replacement; 3] = [Replacement::Lru, Replacement::Fifo, Replacement::Random];
+
 /// As an MMU uses it (look up, fill on a miss) and, now and then, as nobody
 /// should (fill what is there).
 #[test]
@@ -245,10 +260,13 @@ fn random_operations_agree_with_the_model() {
         for (d, design) in designs.into_iter().enumerate() {
             for (o, distance) in [1, 3, 6].map(Order::known).into_iter().enumerate() {
                 let seed = (g * 100 + d * 10 + o) as u64;
-                println!("seed {seed}: {geometry:?} {design:?} distance {distance}");
+                let replacement = REPLACEMENTS[(g + d + o) % 3];
+                println!(
+                    "seed {seed}: {geometry:?} {design:?} distance {distance} {replacement:?}"
+                );
                 let mut random = Random::new(seed);
-                let mut tlb = Tlb::new(geometry, distance).unwrap();
-                let mut model = Model::new(geometry, distance);
+                let mut tlb = Tlb::new(geometry, distance).unwrap().replacing(replacement);
+                let mut model = Model::new(geometry, distance, replacement);
                 for _ in 0..1500 {
                     let span = [30, 200][random.below(2) as usize];
                     let page = random.below(span);
@@ -310,12 +328,41 @@ fn all_short_sequences_agree_with_the_model() {
         Geometry { sets: 2, ways: 2, index_shift: 1 },
     ] {
         let distance = Order::known(1);
-        let tlb = Tlb::new(geometry, distance).unwrap();
-        let model = Model::new(geometry, distance);
-        let mut visited = 0;
-        explore(&tlb, &model, &ops, 3, &mut visited);
-        assert_eq!(visited, (0..=3).map(|d| (ops.len() as u64).pow(d)).sum::<u64>());
+        for (replacement, depth) in REPLACEMENTS.into_iter().zip([3, 2, 2]) {
+            let tlb = Tlb::new(geometry, distance).unwrap().replacing(replacement);
+            let model = Model::new(geometry, distance, replacement);
+            let mut visited = 0;
+            explore(&tlb, &model, &ops, depth, &mut visited);
+            assert_eq!(visited, (0..=depth).map(|d| (ops.len() as u64).pow(d)).sum::<u64>());
+        }
     }
+}
+
+/// Of four ways the page that is used most stays under LRU, goes in its turn under FIFO, and stays for
+/// some of the time where any of them goes.
+#[test]
+fn replacement_decides_what_stays() {
+    let hits = REPLACEMENTS.map(|replacement| {
+        let geometry = Geometry::fully_associative(4);
+        let mut tlb = Tlb::new(geometry, Order::BASE).unwrap().replacing(replacement);
+        for turn in 0..4000 {
+            // Page 0 every other time, and between a row of pages that never come again.
+            for page in [0, 1 + turn] {
+                if tlb.lookup(Vpn::new(page)).is_none() {
+                    let (page, one) = (Vpn::new(page), PageRange::new(Vpn::new(page), 1));
+                    let kind = EntryKind::Regular;
+                    let fill = TlbFill::new(kind, page, one, Pfn::new(7), Attributes::USER_DATA);
+                    tlb.fill(&fill.unwrap());
+                }
+            }
+        }
+        tlb.check().unwrap();
+        tlb.stats().hits()
+    });
+    // Under FIFO it goes with the fourth fill after its own: three hits for each of its misses.
+    assert_eq!((hits[0], hits[1]), (3999, 3000));
+    // Each of the fills between drops it with a chance of one in four.
+    assert!((2800..3200).contains(&hits[2]), "{hits:?}");
 }
 
 /// n pages in turn through an LRU of n entries always hit, n + 1 never do.

@@ -21,7 +21,7 @@ use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
 use crate::tlb::array::{NO_PAGE, Tlb};
 use crate::tlb::fill::{EntryKind, PAGE_BITS, TlbFill, TlbHit};
-use crate::tlb::geometry::{ARRAYS_MAX, Geometry, GeometryError, Indexing};
+use crate::tlb::geometry::{ARRAYS_MAX, Geometry, GeometryError, Indexing, Replacement};
 use crate::tlb::stats::{SizeStats, TlbStats};
 
 /// One array of a TLB.
@@ -139,6 +139,14 @@ impl SplitTlb {
             sizes: [SizeStats::default(); PAGE_BITS as usize + 1],
             held_in_part: 0,
         })
+    }
+
+    /// Replaces entries of every array so from now on.
+    #[must_use]
+    pub fn replacing(mut self, replacement: Replacement) -> Self {
+        self.arrays.iter_mut().for_each(|array| array.replace_by(replacement));
+        self.last_page = NO_PAGE;
+        self
     }
 
     /// Returns the form.

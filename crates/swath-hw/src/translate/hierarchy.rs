@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use swath_arch::{Format, PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
 
 use crate::tlb::fill::TlbHit;
-use crate::tlb::geometry::Geometry;
+use crate::tlb::geometry::{Geometry, Replacement};
 use crate::tlb::split::{SplitTlb, TlbForm};
 use crate::translate::miss::{
     Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrder, WalkStats, byte,
@@ -107,6 +107,14 @@ impl Hierarchy {
             cache_hits: 0,
             saved_reads: 0,
         })
+    }
+
+    /// Replaces the entries of both TLBs so from now on; the page-walk cache stays as it is.
+    #[must_use]
+    pub fn replacing(mut self, replacement: Replacement) -> Self {
+        self.l1 = self.l1.replacing(replacement);
+        self.l2 = self.l2.replacing(replacement);
+        self
     }
 
     /// Translates `addr` at once, as [`Mmu::access`](crate::Mmu::access) does.

@@ -10,7 +10,7 @@ use swath_arch::{Format, Order, PageRange, PhysAddr, PhysMemory, Regime, VirtAdd
 
 use crate::tlb::array::Tlb;
 use crate::tlb::fill::TlbHit;
-use crate::tlb::geometry::Geometry;
+use crate::tlb::geometry::{Geometry, Replacement};
 use crate::tlb::stats::TlbStats;
 use crate::translate::miss::{
     Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrder, WalkStats, anchor_of, byte, covered,
@@ -52,6 +52,13 @@ impl Mmu {
         let distance = check_regime(&regime)?;
         let tlb = Tlb::new(geometry, distance)?;
         Ok(Self { tlb, regime, order, walk_stats: WalkStats::default() })
+    }
+
+    /// Replaces the TLB's entries so from now on.
+    #[must_use]
+    pub fn replacing(mut self, replacement: Replacement) -> Self {
+        self.tlb = self.tlb.replacing(replacement);
+        self
     }
 
     /// Returns the description of the table that the hardware works with.
