@@ -1,6 +1,7 @@
 //! The tests of `swath-lab` in one program: it is linked once, and all of them share the cores.
 
 mod clmalloc;
+mod composed;
 mod cross_check;
 mod cross_check_superpages;
 mod green;

@@ -23,7 +23,7 @@ use crate::progress::{Bar, watch_for_interrupts};
 use crate::resources::Resources;
 
 /// The longest plan: those that come with the program have up to a hundredth.
-const PLAN_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const PLAN_BYTES_MAX: u64 = 1 << 20;
 
 /// Arguments of `swath study`.
 #[derive(Args)]

@@ -307,11 +307,75 @@ fn export_for_other_simulators() {
     let text = std::fs::read_to_string(&other).unwrap();
     let stores = text.lines().filter(|line| line.starts_with("ST 0x")).count();
     assert_eq!(stores, 57_600);
+    // The same requests as addresses alone, which are accesses that every study reads.
+    let addresses = room.path("addresses.txt");
+    let out = addresses.to_str().unwrap();
+    room.run(&["export", "image-blending", "--format", "text", "-o", out]).succeeds();
+    let written = std::fs::read_to_string(&addresses).unwrap();
+    let as_text = |line: &str| match line.split_once(' ') {
+        Some(("LD", addr)) => format!("{addr} r"),
+        Some((_, addr)) => format!("{addr} w"),
+        None => unreachable!("{line}"),
+    };
+    assert!(written.lines().eq(text.lines().map(as_text)));
     let nowhere = room.path("nothing.txt");
     let out = nowhere.to_str().unwrap();
+    let channel = ["export", "rotated-display", "--channel", "1", "-o", out];
+    room.run(&channel).fails(2, &["--channel", "drampower"]);
+    let far = ["export", "rotated-display", "--format", "drampower", "--channel", "4", "-o", out];
+    room.run(&far).fails(1, &["no channel 4 of 4"]);
+    room.run(&["export", "rotated-display", "--plan", "none.toml", "-o", out])
+        .fails(2, &["none.toml"]);
     room.run(&["export", "sorting", "-o", out]).fails(2, &["sorting", "rotated-display"]);
     room.run(&["export", "rotated-display", "--design", "XY", "-o", out]).fails(2, &["XY", "TRAD"]);
     assert!(!nowhere.exists());
+}
+
+/// The commands of a channel as DRAMPower reads them: a row is opened before it is read, closed before
+/// another is opened, and as much is read as was asked for.
+#[test]
+fn export_of_commands_for_an_energy_tool() {
+    let room = Room::new();
+    let (mut bursts, mut channels) = (0, Vec::new());
+    for channel in ["0", "1", "2", "3"] {
+        let path = room.path("commands.trace");
+        let out = path.to_str().unwrap();
+        let format = ["--format", "drampower", "--channel", channel, "-o", out];
+        let args: Vec<&str> = ["export", "matrix-transpose"].into_iter().chain(format).collect();
+        room.run(&args).succeeds();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut open = std::collections::BTreeSet::new();
+        let mut last = 0;
+        for line in text.lines() {
+            let [cycle, command, bank] = line.split(',').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            let (cycle, bank): (u64, u32) = (cycle.parse().unwrap(), bank.parse().unwrap());
+            assert!(cycle >= last && bank < 4, "{line}");
+            last = cycle;
+            match command {
+                "ACT" => assert!(open.insert(bank), "{line}: a row is open"),
+                "PRE" => assert!(open.remove(&bank), "{line}: no row is open"),
+                "PREA" => open.clear(),
+                "RD" | "WR" => {
+                    assert!(open.contains(&bank), "{line}: no row is open");
+                    bursts += 1;
+                }
+                "REF" => assert!(open.is_empty(), "{line}: a row is open"),
+                "END" => assert_eq!(text.lines().next_back(), Some(line)),
+                _ => panic!("{line}"),
+            }
+        }
+        assert!(text.contains(",REF,") && text.ends_with(",END,0\n"));
+        channels.push(text);
+    }
+    assert_ne!(channels[0], channels[1]);
+    // All that the memory was asked for, less the reads that a queued write answered.
+    let path = room.path("requests.txt");
+    let out = path.to_str().unwrap();
+    room.run(&["export", "matrix-transpose", "-o", out]).succeeds();
+    let requests = std::fs::read_to_string(&path).unwrap().lines().count();
+    assert!(bursts <= requests && requests < bursts + requests / 10, "{bursts} of {requests}");
 }
 
 #[test]

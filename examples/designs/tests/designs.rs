@@ -146,6 +146,25 @@ fn both_are_in_figures_of_cycles() {
     assert_both("system", &keys, &["variants", "fields", "category_i_block_frames"]);
 }
 
+/// A plan composes the parts of both with its own.
+#[test]
+fn a_plan_composes_them() {
+    let found = series("tlb", |plan| {
+        set(plan, "repeats.quick", "1");
+        set(plan, "accesses.table4.workloads", ONE);
+        set(plan, "memory.blocks.block_frames", "[4]");
+        let names = r#"[
+            { name = "CoLT" },
+            { name = "CoLT on next fit", frames = "Next fit", scheme = "trad", tlb = "CoLT" },
+            { name = "Next fit with anchors", frames = "Next fit", scheme = "at", anchor_log2 = 3 },
+        ]"#;
+        set(plan, "designs", names);
+        set(plan, "best_fit", "false");
+    });
+    let named = ["CoLT", "CoLT on next fit", "Next fit with anchors"].map(str::to_owned);
+    assert_eq!(found, BTreeSet::from(named));
+}
+
 /// Next fit is an allocator, CoLT's memory that of BBS.
 #[test]
 fn next_fit_is_in_figures_of_free_lists() {

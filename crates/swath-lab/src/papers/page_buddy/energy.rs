@@ -22,8 +22,12 @@ pub(crate) const TOTAL: &str = "Energy";
 pub(crate) const SPLIT: &str = "Energy by part";
 
 /// The energy of a run by part, for each of the masters' transactions.
-pub(crate) fn per_transaction(dram: &DramConfig, stats: &SystemStats) -> Nanojoules {
-    let energy = DramEnergy::of(&dram.part, &Currents::DDR3_1066, dram.ranks, &stats.dram.total());
+pub(crate) fn per_transaction(
+    dram: &DramConfig,
+    currents: &Currents,
+    stats: &SystemStats,
+) -> Nanojoules {
+    let energy = DramEnergy::of(&dram.part, currents, dram.ranks, &stats.dram.total());
     let transactions: u64 = stats.masters.iter().map(|master| master.transactions()).sum();
     let parts = [
         energy.background_aj,
@@ -51,12 +55,28 @@ pub(crate) fn figures(kind: FigureKind, x_label: &str) -> [Figure; 2] {
     ]
 }
 
-/// The limits of these figures, for the reader.
-pub(crate) const NOTE: &str = "Energy is that of the memory's chips by the makers' method \
-    (Micron, TN-41-01): the commands of the run times what their currents exceed standby by, and \
-    active standby for all of its time. Currents are those of a Micron 2 Gb x8 chip, eight to each \
-    of the four channels, at 1066 MT/s, the slowest grade that its sheet gives. Drivers, \
-    termination, controller and masters are not in it.";
+/// The limits of these figures, for the reader: of a part with these currents.
+pub(crate) fn note(currents: Option<&Currents>) -> String {
+    let source = match currents {
+        None => {
+            return "Energy is not shown: the currents of the memory's part are not known.".into();
+        }
+        Some(&Currents::DDR3_1066) => {
+            "those of a Micron 2 Gb x8 chip, eight to each of the four channels, at 1066 MT/s, the \
+             slowest grade that its sheet gives"
+        }
+        Some(&Currents::DDR4_3200) => {
+            "those that the simulator DRAMsim3 comes with for an 8 Gb x8 chip at 3200 MT/s, eight to \
+             each channel"
+        }
+        Some(_) => "those of the part's file",
+    };
+    format!(
+        "Energy is that of the memory's chips by the makers' method (Micron, TN-41-01): the commands of \
+         the run times what their currents exceed standby by, and active standby for all of its time. \
+         Currents are {source}. Drivers, termination, controller and masters are not in it."
+    )
+}
 
 #[cfg(test)]
 mod tests {
@@ -89,7 +109,7 @@ mod tests {
         let config = SystemConfig::paper();
         let system = System::new(&config, [(mmu, (0..64).map(line))]).unwrap();
         let stats = system.run(&memory).unwrap();
-        let energy = per_transaction(&config.dram, &stats);
+        let energy = per_transaction(&config.dram, &Currents::DDR3_1066, &stats);
 
         // It is over before the first refresh, after 7.8 us.
         assert!(stats.total_cycles < 3120, "{}", stats.total_cycles);

@@ -7,7 +7,8 @@
 //! | worked examples: Fig. 2, 3, 5 to 8, Table 2 | [`cases`] |
 //! | Table 3, the machine and its memory; Table 4, the workloads | [`setting`], [`workload`] |
 //! | TRAD, PCAD, AT and PBS translating (sections III-B, IV-E) | [`translation`] |
-//! | the designs that are compared, and those that other crates add | [`design`] |
+//! | the designs that are compared, composed by a plan or added by other crates | [`design`] |
+//! | the memory behind the timed system | [`dram`] |
 //! | section V-B, TLB hit rates: Fig. 10 to 14 | [`tlb`] |
 //! | Fig. 9, the timed system; section V-C, cycles: Fig. 15 to 18 | [`timed`], [`system`], [`savings`], `fields`, `energy` |
 //! | not in the paper: readings of the timed system searched jointly | [`search`] |
@@ -21,6 +22,7 @@ pub mod beyond;
 pub mod cases;
 pub mod costs;
 pub mod design;
+pub mod dram;
 pub(crate) mod energy;
 pub(crate) mod fields;
 pub mod fit;

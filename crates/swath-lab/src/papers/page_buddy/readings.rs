@@ -3,13 +3,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swath_arch::Format;
+use swath_arch::{Format, Order};
 use swath_frame::BuddyConfig;
 
-use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::design::{self, Design, DesignsPlan};
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
-use crate::papers::page_buddy::setting::blocks_bytes;
-use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, check_free};
+use crate::papers::page_buddy::setting::{
+    AnchorLog2, BlockFrames, ContiguityBits, ReplacementName, WalkOrderName, blocks_bytes,
+    check_free, is_default,
+};
 use crate::papers::page_buddy::translation::{Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, Workload, WorkloadName};
 use crate::source::memory::{Source, random};
@@ -46,11 +48,25 @@ pub struct ReadingsPlan {
     pub free_per_requested: f64,
     /// The share of memory that is free, 0.001 and more.
     pub free_share: Share,
+    /// The designs; all if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub designs: DesignsPlan,
+    /// The choice of the entry that gives way in the TLB.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tlb_replacement: ReplacementName,
+    /// The order of AT's two walks.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub walk_order: WalkOrderName,
+    /// log2 of AT's anchor distance in pages; the distance that suits the mapped blocks best if not
+    /// given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor_log2: Option<AnchorLog2>,
 }
 
 crate::plan!(ReadingsPlan, check);
 
 fn check(plan: &ReadingsPlan) -> Result<(), Refused> {
+    design::plan::check(&plan.designs)?;
     check_free("", plan.free_per_requested, plan.free_share)
 }
 
@@ -110,11 +126,14 @@ impl Study for Readings {
         let pages = readings.iter().map(|(_, _, workload)| workload.pages()).max().unwrap_or(0);
         let (per_requested, share) = (plan.free_per_requested, plan.free_share);
         let memory = blocks_bytes(pages, &plan.block_frames, per_requested, share);
-        let points = bytes(&[readings.len() as u64, plan.block_frames.len() as u64, 4]);
+        let designs = design::plan::count(&plan.designs);
+        let points = bytes(&[readings.len() as u64, plan.block_frames.len() as u64, designs]);
+        let entries = design::plan::entries_max(&plan.designs, 32);
         Needs::small()
             .once("blocks", bytes(&[16, once]))
             .once("repeats", bytes(&[256, plan.repeats.of(run.quick).get(), points]))
             .each("free_per_requested", memory)
+            .each("designs", bytes(&[256, entries]))
     }
 
     fn measure(plan: &ReadingsPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
@@ -128,7 +147,8 @@ impl Study for Readings {
                 sizes.map(|size| MemoryLevel { x: size.into(), block_frames: Some(size) }).collect()
             }
         };
-        let designs = Design::all(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7);
+        let (bbs, pbs) = (BuddyConfig::BBS, BuddyConfig::PBS_ARMV7);
+        let designs = design::plan::designs(&plan.designs, bbs, pbs);
         let mut points = Vec::new();
         for reading in &readings {
             for level in &levels {
@@ -171,7 +191,12 @@ fn one(
     repeat: u64,
 ) -> Result<Metrics, StudyError> {
     let program = &reading.program;
-    let hardware = Hardware::new(Format::ArmV7, 32, ContiguityBits::Ideal(16));
+    let hardware = Hardware {
+        replacement: plan.tlb_replacement.replacement(),
+        order: plan.walk_order.order(),
+        anchor_log2: plan.anchor_log2.and_then(|log2| Order::new(log2.tiny())),
+        ..Hardware::new(Format::ArmV7, 32, ContiguityBits::Ideal(16))
+    };
     let below;
     let source = match (&run.real.memory, level.block_frames) {
         (Some(machine), _) => {
@@ -243,7 +268,8 @@ fn figures(grid: &Grid) -> Vec<Drawn> {
     let id = "Lowest hit rate of block reads";
     let title = "Edge detection: lowest hit rate over the block sizes";
     let blocks = Figure::new(id, title, FigureKind::Bars, "block (bytes × rows)", y_label);
+    let names: Vec<String> = grid.values(DESIGN).iter().map(ToString::to_string).collect();
     let of = |name: &str| Series::new(id, "block", "tlb_hit_rate", name, lowest(BLOCKED, name));
-    let series = ["TRAD", "PCAD", "AT", "PBS"].map(of).to_vec();
+    let series = names.iter().map(|name| of(name)).collect();
     vec![gains, trad, Drawn { figure: blocks.with_y_range(0.0, 1.0), series }]
 }

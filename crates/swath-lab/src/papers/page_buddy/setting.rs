@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{ContiguityField, Format, Order};
 use swath_frame::BuddyConfig;
+use swath_hw::{Geometry, Replacement, WalkOrder};
 
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::{Ageing, scattered_bytes};
@@ -127,30 +128,138 @@ impl ContiguityBits {
     }
 }
 
+/// A [`Replacement`], as a plan writes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReplacementName {
+    /// The least recently used entry gives way.
+    #[default]
+    Lru,
+    /// The entry that was filled first gives way.
+    Fifo,
+    /// Any entry gives way.
+    Random,
+}
+
+impl ReplacementName {
+    /// The replacement.
+    pub const fn replacement(self) -> Replacement {
+        match self {
+            Self::Lru => Replacement::Lru,
+            Self::Fifo => Replacement::Fifo,
+            Self::Random => Replacement::Random,
+        }
+    }
+
+    /// Its name in a report.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Lru => "LRU",
+            Self::Fifo => "FIFO",
+            Self::Random => "random",
+        }
+    }
+}
+
+/// A [`WalkOrder`], as a plan writes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WalkOrderName {
+    /// The page's walk, then the anchor's.
+    #[default]
+    RegularFirst,
+    /// The anchor's walk; the page's only if the anchor does not cover it.
+    AnchorFirst,
+}
+
+impl WalkOrderName {
+    /// The order.
+    pub const fn order(self) -> WalkOrder {
+        match self {
+            Self::RegularFirst => WalkOrder::RegularFirst,
+            Self::AnchorFirst => WalkOrder::AnchorFirst,
+        }
+    }
+}
+
 /// Number of entries of a TLB.
 pub type TlbEntries = Bounded<1, 65_536>;
+
+/// log2 of AT's anchor distance in pages.
+pub type AnchorLog2 = Bounded<1, 16>;
+
+/// Returns the form of a TLB, fully associative if no ways are given; or why there is none.
+///
+/// # Errors
+/// The reason, in words.
+pub fn geometry(entries: TlbEntries, ways: Option<TlbEntries>) -> Result<Geometry, String> {
+    let (entries, ways) = (entries.small(), ways.unwrap_or(entries).small());
+    let sets = entries / ways;
+    if sets * ways != entries || !sets.is_power_of_two() {
+        return Err(format!("{entries} entries are not a power of two of sets of {ways} ways"));
+    }
+    Ok(Geometry { sets, ways, index_shift: 0 })
+}
 
 /// Size of a free block in frames.
 pub type BlockFrames = Bounded<1, { 1 << 20 }>;
 
-/// The machine of a translation study (Table 3).
+/// The machine of a translation study (Table 3). What a plan does not say is as in that table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachinePlan {
     /// The translation format.
     pub format: FormatName,
     /// Entries in each TLB.
+    #[serde(default = "table_3::tlb_entries")]
     pub tlb_entries: TlbEntries,
-    /// Ways of a set; as many as entries is fully associative.
-    pub tlb_ways: TlbEntries,
+    /// Ways of a set; fully associative, as with as many ways as entries, if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tlb_ways: Option<TlbEntries>,
+    /// The choice of the entry that gives way in a TLB.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tlb_replacement: ReplacementName,
+    /// The order of AT's two walks.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub walk_order: WalkOrderName,
+    /// log2 of AT's anchor distance in pages; the distance that suits the mapped blocks best if not
+    /// given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor_log2: Option<AnchorLog2>,
     /// The width of Ascend, Descend and of an anchor's contiguity.
+    #[serde(default = "table_3::contiguity_bits")]
     pub contiguity_bits: ContiguityBits,
     /// BBS: number of free lists, for blocks of 1, 2, 4, … frames.
+    #[serde(default = "table_3::bbs_max_order")]
     pub bbs_max_order: Bounded<1, 64>,
-    /// PBS: the distance between adjacent orders.
-    pub pbs_granularity: Bounded<1, 64>,
-    /// PBS: the highest order.
-    pub pbs_top_order: Bounded<0, 63>,
+    /// PBS: the distance between adjacent orders; if not given that of the format's page sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pbs_granularity: Option<Bounded<1, 64>>,
+    /// PBS: the highest order; if not given twice the distance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pbs_top_order: Option<Bounded<0, 63>>,
+}
+
+/// The values of Table 3.
+mod table_3 {
+    use super::{Bounded, ContiguityBits, TlbEntries};
+
+    pub(super) const fn tlb_entries() -> TlbEntries {
+        const { Bounded::new(32).unwrap() }
+    }
+
+    pub(super) const fn contiguity_bits() -> ContiguityBits {
+        ContiguityBits::Ideal(16)
+    }
+
+    pub(super) const fn bbs_max_order() -> Bounded<1, 64> {
+        const { Bounded::new(9).unwrap() }
+    }
+}
+
+/// Returns true for a value that a plan need not say.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl MachinePlan {
@@ -160,14 +269,19 @@ impl MachinePlan {
     /// # Errors
     /// [`Refused`].
     pub fn check(&self) -> Result<(), Refused> {
-        let (entries, ways) = (self.tlb_entries.get(), self.tlb_ways.get());
-        let sets = entries / ways;
-        require(sets * ways == entries && sets.is_power_of_two(), "machine.tlb_ways", || {
-            format!("{entries} entries are not a power of two of sets of {ways} ways")
-        })?;
+        let form = geometry(self.tlb_entries, self.tlb_ways);
+        require(form.is_ok(), "machine.tlb_ways", || form.err().unwrap_or_default())?;
         self.contiguity_bits.check("machine.contiguity_bits", self.format)?;
-        check_orders("machine.bbs_max_order", bbs(self.bbs_max_order.tiny()))?;
+        check_orders("machine.bbs_max_order", self.bbs())?;
         check_orders("machine.pbs_top_order", self.pbs())
+    }
+
+    /// Returns the orders of BBS.
+    ///
+    /// # Errors
+    /// [`PlanError::Orders`]; never for a plan that was read.
+    pub fn bbs(&self) -> Result<BuddyConfig, PlanError> {
+        bbs(self.bbs_max_order.tiny())
     }
 
     /// Returns the orders of PBS.
@@ -175,20 +289,37 @@ impl MachinePlan {
     /// # Errors
     /// [`PlanError::Orders`]; never for a plan that was read.
     pub fn pbs(&self) -> Result<BuddyConfig, PlanError> {
-        pbs(self.pbs_granularity.tiny(), self.pbs_top_order.tiny())
+        let (granularity, top_order) = self.pbs_orders();
+        pbs(granularity, top_order)
+    }
+
+    /// Returns the distance between PBS's orders, and the highest of them.
+    fn pbs_orders(&self) -> (u8, u8) {
+        let of_format = self.format.format().granularity().k() as u8;
+        let granularity = self.pbs_granularity.map_or(of_format, Bounded::tiny);
+        (granularity, self.pbs_top_order.map_or(granularity.saturating_mul(2), Bounded::tiny))
+    }
+
+    /// Returns the form of the TLB; never another than the plan's, if it was read.
+    pub fn geometry(&self) -> Geometry {
+        let entries = self.tlb_entries;
+        geometry(entries, self.tlb_ways)
+            .unwrap_or_else(|_| Geometry::fully_associative(entries.small()))
     }
 
     /// The machine of Table 3 as conditions of the paper's claims.
     pub fn conditions(&self) -> Conditions {
         let ideal = ContiguityBits::Ideal(16);
+        let (granularity, top_order) = self.pbs_orders();
         Conditions::new()
             .same("translation format", "ARMv7", self.format.title())
             .same("TLB entries", 32, self.tlb_entries.get())
-            .same("TLB ways", 32, self.tlb_ways.get())
+            .same("TLB ways", 32, self.geometry().ways)
+            .same("TLB replacement", "LRU", self.tlb_replacement.title())
             .met(self.contiguity_bits == ideal, "contiguity fields of another width than 16 bits")
             .same("MAX_ORDER of BBS", 9, self.bbs_max_order.get())
-            .same("granularity of PBS", 4, self.pbs_granularity.get())
-            .same("top order of PBS", 8, self.pbs_top_order.get())
+            .same("granularity of PBS", 4, granularity)
+            .same("top order of PBS", 8, top_order)
     }
 }
 

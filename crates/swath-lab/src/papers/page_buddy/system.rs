@@ -5,9 +5,10 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swath_hw::dram::trace::TraceFormat;
 
-use crate::papers::page_buddy::design::{Design, Scheme};
+use crate::papers::page_buddy::design::{self, Design, DesignsPlan};
+use crate::papers::page_buddy::dram::DramPlan;
+use crate::papers::page_buddy::dram::plan::Memory;
 use crate::papers::page_buddy::energy;
 use crate::papers::page_buddy::fields::{self, FieldsPlan, Gains, designs_of, name_under};
 use crate::papers::page_buddy::savings::{
@@ -18,7 +19,7 @@ use crate::papers::page_buddy::setting::{
     BlockFrames, MachinePlan, check_free, check_shapes, free_conditions,
 };
 use crate::papers::page_buddy::timed::{
-    DramPlan, HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem, hardware,
+    Exported, HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem, hardware,
 };
 use crate::papers::page_buddy::translation::Hardware;
 use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
@@ -27,7 +28,7 @@ use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Missing, Value, View, largest, mean};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
 use crate::study::needs::{Needs, bytes};
-use crate::study::plan::{Head, Refused, require};
+use crate::study::plan::{Head, PlanError, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -44,12 +45,16 @@ pub struct SystemPlan {
     pub repeats: Forms<Repeats>,
     /// True if the paper's claims on these figures are judged.
     pub claims: bool,
+    /// The designs; all if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub designs: DesignsPlan,
     /// The machine.
     pub machine: MachinePlan,
     /// A second TLB and a page-walk cache behind the first, as a processor has
     /// them.
     pub hierarchy: Option<HierarchyPlan>,
     /// The machine between the masters and the memory.
+    #[serde(default)]
     pub system: SystemMachine,
     /// The memory; Table 3's if not given.
     #[serde(default)]
@@ -101,7 +106,10 @@ crate::plan!(SystemPlan, check);
 
 fn check(plan: &SystemPlan) -> Result<(), Refused> {
     plan.machine.check()?;
+    design::plan::check(&plan.designs)?;
     plan.system.check("system.walks_max")?;
+    let anchors = plan.machine.anchor_log2.is_none() || plan.system.anchor_log2.is_none();
+    require(anchors, "system.anchor_log2", || "machine.anchor_log2 is given, too".to_owned())?;
     plan.dram.check()?;
     plan.hierarchy.as_ref().map_or(Ok(()), HierarchyPlan::check)?;
     let caches = plan.hierarchy.is_none() || plan.system.walk_cache_entries.is_none();
@@ -127,17 +135,28 @@ fn check(plan: &SystemPlan) -> Result<(), Refused> {
 }
 
 impl SystemPlan {
+    /// The workloads that are measured: the plan's, and those that other crates added.
+    fn workloads(&self) -> Vec<WorkloadName> {
+        WorkloadName::with_added(&self.workloads)
+    }
+
     /// Sizes of the free blocks for a category.
     fn sizes(&self, category: Category, quick: bool) -> Vec<u64> {
         let all = &self.block_frames;
         let sizes = match category {
             Category::I => self.category_i_block_frames.as_ref().unwrap_or(all).of(quick),
-            Category::II => all.of(quick),
+            Category::II | Category::Added => all.of(quick),
         };
         sizes.iter().map(|size| size.get()).collect()
     }
 
-    fn timed<'a>(&'a self, hardware: &'a Hardware) -> TimedSystem<'a> {
+    /// The designs that are measured.
+    fn designs(&self) -> Result<Vec<Design>, PlanError> {
+        let machine = &self.machine;
+        Ok(design::plan::designs(&self.designs, machine.bbs()?, machine.pbs()?))
+    }
+
+    fn timed<'a>(&'a self, hardware: &'a Hardware, memory: &'a Memory) -> TimedSystem<'a> {
         TimedSystem {
             study: &self.about.study,
             seed: self.about.seed,
@@ -146,7 +165,8 @@ impl SystemPlan {
             free_per_requested: self.free_per_requested,
             free_share: self.free_share.get(),
             real: None,
-            dram: self.dram,
+            memory,
+            record_commands: false,
         }
     }
 }
@@ -169,7 +189,8 @@ impl Study for System {
     }
 
     fn needs(plan: &SystemPlan, run: &Run<'_>) -> Needs {
-        let all: Vec<_> = plan.workloads.iter().map(|name| name.build(&plan.shapes)).collect();
+        let all: Vec<_> =
+            plan.workloads().into_iter().map(|name| name.build(&plan.shapes)).collect();
         let transactions = all.iter().map(|one| one.transactions_max());
         let largest = transactions.clone().max().unwrap_or(0);
         let once = transactions.fold(0, u64::saturating_add);
@@ -177,8 +198,9 @@ impl Study for System {
         let (sizes, share) = (plan.block_frames.of(run.quick), plan.free_share);
         let memory = blocks_bytes(pages, sizes, plan.free_per_requested, share);
         let variants = plan.variants.as_ref().map_or(0, |variants| variants.readings.len()) as u64;
-        let points = bytes(&[all.len() as u64, sizes.len() as u64, 4, 1 + variants]);
-        let tlbs = plan.machine.tlb_entries.get()
+        let designs = design::plan::count(&plan.designs);
+        let points = bytes(&[all.len() as u64, sizes.len() as u64, designs, 1 + variants]);
+        let tlbs = design::plan::entries_max(&plan.designs, plan.machine.tlb_entries.get())
             + plan.hierarchy.as_ref().map_or(0, |own| own.l2_sets.get() * own.l2_ways.get());
         Needs::small()
             .once("workloads", bytes(&[48, once]))
@@ -189,14 +211,15 @@ impl Study for System {
     }
 
     fn measure(plan: &SystemPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
-        let hardware = hardware(&plan.machine);
+        let memory = plan.dram.memory_of(&plan.about.study)?;
+        let hardware = hardware(&plan.machine, &memory);
         let real = run.real.memory.as_deref();
-        let system = TimedSystem { real, ..plan.timed(&hardware) };
-        let designs = Design::of(&plan.machine)?;
+        let system = TimedSystem { real, ..plan.timed(&hardware, &memory) };
+        let designs = plan.designs()?;
         let timed: Vec<(WorkloadName, Timed)> = plan
-            .workloads
-            .iter()
-            .map(|name| (*name, Timed::new(&name.build(&plan.shapes))))
+            .workloads()
+            .into_iter()
+            .map(|name| (name, Timed::new(&name.build(&plan.shapes))))
             .collect();
         let mut points = Vec::new();
         let mut sweep = |reading, machine, timed, contiguity, sizes: &[u64]| {
@@ -206,7 +229,7 @@ impl Study for System {
             };
             // A table that tells of no contiguity is the same with every field.
             let own = contiguity == plan.machine.contiguity_bits;
-            let designs = designs.iter().filter(|design| own || design.scheme != Scheme::Trad);
+            let designs = designs.iter().filter(|design| own || design.scheme.tells());
             for (x, block_frames) in levels {
                 points.extend(designs.clone().map(|design| Placed {
                     reading,
@@ -277,11 +300,17 @@ impl Study for System {
             Gains::of(fields, &plan.machine, sizes, grid)
         });
         figures.extend(gains.iter().filter_map(Gains::figure));
-        let mut finding = "Cycles are those of the 400 MHz command clock until the last \
-                           transaction of every master has completed. In the default reading \
-                           one walk is under way at a time and nothing passes a miss; figure \
-                           \"Readings\" has others."
-            .to_owned();
+        // The plan was checked; of a file that has gone since, nothing is said.
+        let memory = plan.dram.memory().ok();
+        let clock = memory.as_ref().map_or(String::new(), |memory| {
+            let mhz = 1e6 / f64::from(memory.config.part.clock_period_ps);
+            format!("{mhz:.0} MHz ")
+        });
+        let mut finding = format!(
+            "Cycles are those of the {clock}command clock until the last transaction of every master \
+             has completed. In the default reading one walk is under way at a time and nothing passes \
+             a miss; figure \"Readings\" has others."
+        );
         if let Some(gains) = &gains {
             finding += &gains.finding();
         }
@@ -292,7 +321,7 @@ impl Study for System {
              rotated preview waits for the camera's whole image."
                 .to_owned(),
             "\"Better\" is the share of cycles saved: 1 - PBS / other.".to_owned(),
-            energy::NOTE.to_owned(),
+            energy::note(memory.as_ref().and_then(|memory| memory.currents.as_ref())),
             plan.dram.describe(),
         ];
         if gains.is_some() {
@@ -306,17 +335,16 @@ impl Study for System {
 /// transactions in flight; the rest is a reading.
 fn conditions(plan: &SystemPlan, run: &Run<'_>) -> Conditions {
     let conditions = plan.machine.conditions();
+    let conditions = plan.dram.conditions(conditions);
     free_conditions(conditions, plan.free_per_requested, plan.free_share)
         .same("transactions in flight", 16, plan.system.outstanding_max.get())
-        .same("requests in the memory's queue", 16, plan.dram.queue_entries.get())
-        .met(plan.dram.hits_first, "a memory that does not serve bank hits first")
         .met(plan.hierarchy.is_none(), "a second TLB and a page-walk cache")
         .met(plan.shapes == Shapes::default(), "other sizes than those of Table 4")
         .met(run.real.memory.is_none(), "the free memory of a real machine")
 }
 
-/// Writes to `path` the requests that the memory receives in one run of a plan,
-/// walks included, in a simulator's trace format. Returns their number.
+/// Writes to `path` what the memory is asked for in one run of a plan, or commanded to do. Returns
+/// their number.
 ///
 /// # Errors
 /// [`StudyError`]; `path` is then as it was.
@@ -325,21 +353,28 @@ pub fn export(
     workload: WorkloadName,
     design: &str,
     block_frames: u64,
-    format: TraceFormat,
+    exported: Exported,
     path: &Path,
 ) -> Result<u64, StudyError> {
-    let designs = Design::of(&plan.machine)?;
+    let designs = plan.designs()?;
     let named = designs.iter().find(|known| known.name.eq_ignore_ascii_case(design));
     let design = named.ok_or_else(|| {
         let names: Vec<_> = designs.iter().map(|design| design.name).collect();
         StudyError::NoDesign { design: design.to_owned(), known: names.join(", ") }
     })?;
     let timed = Timed::new(&workload.build(&plan.shapes));
-    let hardware = hardware(&plan.machine);
+    let memory = plan.dram.memory_of(&plan.about.study)?;
+    if let Exported::Commands { channel } = exported
+        && channel >= memory.config.channels
+    {
+        let what = format!("no channel {channel} of {}", memory.config.channels);
+        return Err(StudyError::Machine { study: plan.about.study.clone(), what });
+    }
+    let hardware = hardware(&plan.machine, &memory);
     let contiguity = plan.machine.contiguity_bits;
     let machine = &plan.system;
     let point = TimedPoint { machine, timed: &timed, block_frames, design, contiguity };
-    plan.timed(&hardware).export(point, format, path)
+    plan.timed(&hardware, &memory).export(point, exported, path)
 }
 
 /// The x axis: kind, name with unit, and words.
@@ -352,7 +387,7 @@ fn x_axis(grid: &Grid) -> (FigureKind, &'static str, &'static str) {
 
 /// The workloads of a category that were measured.
 fn measured(grid: &Grid, category: Category) -> Vec<WorkloadName> {
-    let names = WorkloadName::ALL.into_iter().filter(|name| name.category() == category);
+    let names = WorkloadName::known().into_iter().filter(|name| name.category() == category);
     let values = grid.values(WORKLOAD);
     names.filter(|name| values.contains(&&name.title().into())).collect()
 }
@@ -374,7 +409,8 @@ fn figure_of(workload: WorkloadName) -> Option<&'static str> {
 fn cycle_figures(plan: &SystemPlan, grid: &Grid) -> Vec<Drawn> {
     let (kind, x, x_label) = x_axis(grid);
     let mut figures = Vec::new();
-    for workload in measured(grid, Category::II) {
+    let alone = [Category::II, Category::Added].map(|category| measured(grid, category));
+    for workload in alone.concat() {
         let name = workload.title();
         let id = figure_of(workload).filter(|_| plan.claims);
         let (id, title) = id.map_or((name, "execution"), |id| (id, name));
@@ -491,10 +527,13 @@ fn energy_figures(grid: &Grid) -> Vec<Drawn> {
         });
         Series::new(energy::SPLIT, "part", energy::Y, design, points)
     };
-    vec![
+    let both = vec![
         Drawn { figure: total, series: designs.iter().map(|design| total_of(design)).collect() },
         Drawn { figure: split, series: designs.iter().map(|design| parts_of(design)).collect() },
-    ]
+    ];
+    // Of a part whose currents are not known there is none.
+    let is_known = |drawn: &Drawn| drawn.series.iter().any(|series| !series.points.is_empty());
+    both.into_iter().filter(is_known).collect()
 }
 
 /// The columns of figure "Readings": name, category, block sizes, and the

@@ -7,20 +7,17 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{BASE_PAGE_BYTES, Order, Regime, SliceMemory};
-use swath_hw::dram::config::DramConfig;
-use swath_hw::dram::mapping::AddressMapping;
-use swath_hw::dram::scheduling::{Scheduling, WritePolicy};
-use swath_hw::dram::trace::{TraceFormat, write_trace};
+use swath_hw::dram::trace::{TraceFormat, write_commands, write_trace};
 use swath_hw::system::{Pace, SystemConfig, SystemEvent, WriteResponse};
 use swath_hw::{
-    DramRequest, Geometry, Hierarchy, HierarchyConfig, Mmu, SharedBuffer, SystemStats, Transaction,
-    WalkOrder,
+    DramRequest, Geometry, Hierarchy, HierarchyConfig, SharedBuffer, SystemStats, Transaction,
 };
 use swath_trace::output;
 
 use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::design::tlb_kind::{Bringing, Masters};
-use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan};
+use crate::papers::page_buddy::dram::plan::Memory;
+use crate::papers::page_buddy::setting::{AnchorLog2, ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::translation::{
     Hardware, MeasureError, Program, failed, with_mapped,
 };
@@ -69,9 +66,9 @@ const PS_PER_SECOND: u64 = 1_000_000_000_000;
 pub type WayCycles = Bounded<0, 1000>;
 
 /// The machine between the masters and the memory. Table 3 states only the
-/// number of transactions in flight.
+/// number of transactions in flight; what a plan does not say is as in the plan of `pbs-system`.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct SystemMachine {
     /// Transactions that a master may have in flight.
     pub outstanding_max: Bounded<1, 4096>,
@@ -88,15 +85,12 @@ pub struct SystemMachine {
     /// True if a write has completed when the controller has taken it, and not
     /// only when it is in the memory.
     pub posted_writes: bool,
-    /// log2 of AT's anchor distance in pages; the distance that suits the mapped
-    /// blocks best if not given.
-    pub anchor_log2: Option<Bounded<1, 16>>,
+    /// log2 of AT's anchor distance in pages; the machine's if not given.
+    pub anchor_log2: Option<AnchorLog2>,
     /// True if a transaction goes on early, after AT's regular walk and before the anchor's.
-    #[serde(default)]
     pub early_regular: bool,
     /// True if a master may have so many reads in flight and as many writes, and not so many of
     /// both together.
-    #[serde(default)]
     pub outstanding_each: bool,
     /// Entries of a page-walk cache in each IOMMU; none if not given.
     pub walk_cache_entries: Option<Bounded<1, 1024>>,
@@ -106,6 +100,26 @@ pub struct SystemMachine {
     /// Frames a second for which cameras and displays transfer, each at an even pace; as fast as
     /// they can if not given. Accelerators always go as fast as they can.
     pub frames_per_second: Option<Bounded<1, 1000>>,
+}
+
+impl Default for SystemMachine {
+    fn default() -> Self {
+        Self {
+            outstanding_max: const { Bounded::new(16).unwrap() },
+            lookup_cycles: const { Bounded::new(1).unwrap() },
+            walks_max: const { Bounded::new(1).unwrap() },
+            hit_under_miss: false,
+            request_cycles: const { Bounded::new(1).unwrap() },
+            response_cycles: const { Bounded::new(1).unwrap() },
+            posted_writes: false,
+            anchor_log2: None,
+            early_regular: false,
+            outstanding_each: false,
+            walk_cache_entries: None,
+            descriptor_lines: None,
+            frames_per_second: None,
+        }
+    }
 }
 
 impl SystemMachine {
@@ -120,102 +134,6 @@ impl SystemMachine {
     /// [`Refused`].
     pub fn check(&self, key: &str) -> Result<(), Refused> {
         require(self.can_be(), key, || "more than one walk needs hit_under_miss".to_owned())
-    }
-}
-
-/// The memory's choices: those of Table 3 and those that it leaves open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DramPlan {
-    /// Bytes after which the channels take turns in the mapping *Row, Bank, Column, Channel,
-    /// Column*, of which Table 3 does not give the positions: a power of two.
-    pub interleave_bytes: Bounded<64, 8192>,
-    /// Places in a channel's queue; in that of the reads, if writes have their own.
-    pub queue_entries: Bounded<1, 4096>,
-    /// True for bank hits first: a row stays open while a request for it waits.
-    pub hits_first: bool,
-    /// Column commands that may pass the oldest request.
-    pub bypasses_max: Bounded<0, 1_000_000>,
-    /// Places in a queue of writes; 0 if they share that of the reads.
-    pub write_entries: Bounded<0, 4096>,
-    /// Writes waiting that begin a drain.
-    pub write_high: Bounded<1, 4096>,
-    /// Writes waiting that end one; fewer than `write_high`.
-    pub write_low: Bounded<0, 4095>,
-}
-
-impl Default for DramPlan {
-    /// The memory of [`SystemConfig::paper`].
-    fn default() -> Self {
-        Self {
-            interleave_bytes: const { Bounded::new(64).unwrap() },
-            queue_entries: const { Bounded::new(16).unwrap() },
-            hits_first: true,
-            bypasses_max: const { Bounded::new(64).unwrap() },
-            write_entries: const { Bounded::new(16).unwrap() },
-            write_high: const { Bounded::new(14).unwrap() },
-            write_low: const { Bounded::new(3).unwrap() },
-        }
-    }
-}
-
-impl DramPlan {
-    /// Refuses an interleave and marks that no memory can have.
-    ///
-    /// # Errors
-    /// [`Refused`].
-    pub fn check(&self) -> Result<(), Refused> {
-        let interleave = self.interleave_bytes.get();
-        require(interleave.is_power_of_two(), "dram.interleave_bytes", || {
-            format!("{interleave} is not a power of two")
-        })?;
-        let (low, high) = (self.write_low.get(), self.write_high.get());
-        let entries = self.write_entries.get();
-        require(entries == 0 || low < high && high <= entries, "dram.write_high", || {
-            format!("of {entries} places, a drain from {high} to {low}")
-        })
-    }
-
-    /// The memory in words, for a report.
-    pub fn describe(&self) -> String {
-        let writes = match self.write_entries.get() {
-            0 => "writes wait among the reads".to_owned(),
-            places => format!(
-                "writes wait in {places} places of their own, drained from {} to {}",
-                self.write_high, self.write_low
-            ),
-        };
-        let first = if self.hits_first { "bank hits first" } else { "the oldest request first" };
-        format!(
-            "The memory: channels take turns every {} bytes; queues of {} requests, {first}, up to {} \
-             column commands past the oldest; {writes}.",
-            self.interleave_bytes, self.queue_entries, self.bypasses_max
-        )
-    }
-
-    /// The paper's memory with these choices.
-    fn apply(&self, config: &mut DramConfig) {
-        let interleave = self.interleave_bytes.get();
-        // A plan that was checked has none that fails.
-        if let Ok(mapping) =
-            AddressMapping::interleaved(&config.part, config.channels, config.ranks, interleave)
-        {
-            config.mapping = mapping;
-        }
-        config.scheduling = Scheduling {
-            entries: self.queue_entries.small(),
-            hits_first: self.hits_first,
-            bypasses_max: self.bypasses_max.small(),
-            writes: match self.write_entries.small() {
-                0 => WritePolicy::Unified,
-                entries => WritePolicy::Watermark {
-                    entries,
-                    high: self.write_high.small(),
-                    low: self.write_low.small(),
-                },
-            },
-            ..config.scheduling
-        };
     }
 }
 
@@ -246,10 +164,7 @@ impl Timed {
             master.transactions().map(address).collect()
         });
         // What one master writes and another reads, it reads when it is written.
-        let uses = |master: usize, buffer: usize, write: bool| {
-            let streams = &workload.masters[master].streams;
-            streams.iter().any(|stream| stream.buffer == buffer && stream.write == write)
-        };
+        let uses = |master: usize, buffer, write| workload.masters[master].uses(buffer, write);
         let all = 0..workload.masters.len();
         let handed_over = |buffer: usize| {
             all.clone().any(|writer| {
@@ -267,8 +182,8 @@ impl Timed {
             category: workload.category,
             masters: masters.collect(),
             kinds: [false, true].map(|write| {
-                let streams = workload.masters.iter().flat_map(|master| &master.streams);
-                streams.into_iter().any(|stream| stream.write == write)
+                let mut buffers = 0..workload.buffers.len();
+                buffers.any(|buffer| workload.masters.iter().any(|one| one.uses(buffer, write)))
             }),
             framed: workload.masters.iter().map(|one| FRAMED.contains(&one.name)).collect(),
             shared: shared.collect(),
@@ -301,13 +216,28 @@ pub(crate) struct TimedSystem<'a> {
     pub(crate) free_share: f64,
     /// A real machine's memory in place of free blocks of one size.
     pub(crate) real: Option<&'a Machine>,
-    pub(crate) dram: DramPlan,
+    pub(crate) memory: &'a Memory,
+    /// True if the memory's commands are kept.
+    pub(crate) record_commands: bool,
 }
 
-/// A plan's hardware before the memory of the paper's system.
-pub(crate) fn hardware(machine: &MachinePlan) -> Hardware {
-    let frames = SystemConfig::paper().dram.len_bytes() / BASE_PAGE_BYTES;
-    Hardware { frames, ..Hardware::of(machine) }
+/// What is written of a run of the timed system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exported {
+    /// The requests that the memory receives, walks included.
+    Requests(TraceFormat),
+    /// The commands of one of its channels.
+    Commands {
+        /// The channel's number.
+        channel: u32,
+    },
+}
+
+/// A plan's hardware before this memory, as far as its format reaches.
+pub(crate) fn hardware(machine: &MachinePlan, memory: &Memory) -> Hardware {
+    let hardware = Hardware::of(machine);
+    let frames = memory.config.len_bytes() / BASE_PAGE_BYTES;
+    Hardware { frames: frames.min(hardware.frames), ..hardware }
 }
 
 /// A run of one design on one workload.
@@ -341,9 +271,10 @@ impl TimedSystem<'_> {
             ("row_hits".to_owned(), dram.row_hits as f64 / columns.max(1) as f64),
             ("writes_per_page".to_owned(), writes_per_page),
         ];
-        let config = config(point.machine, &self.dram, point.timed);
-        let parts = energy::per_transaction(&config.dram, &stats);
-        metrics.extend(energy::PARTS.iter().map(|part| (*part).to_owned()).zip(parts));
+        if let Some(currents) = &self.memory.currents {
+            let parts = energy::per_transaction(&self.memory.config, currents, &stats);
+            metrics.extend(energy::PARTS.iter().map(|part| (*part).to_owned()).zip(parts));
+        }
         Ok(metrics)
     }
 
@@ -373,8 +304,7 @@ impl TimedSystem<'_> {
             }
             None => program.scattered(block_frames, self.free_per_requested, self.free_share),
         };
-        let anchor_log2 = machine.anchor_log2.and_then(|log2| Order::new(log2.tiny()));
-        let hardware = &Hardware { anchor_log2, contiguity, ..*self.hardware };
+        let hardware = &self.hardware_of(machine, contiguity);
         let stats =
             with_mapped(hardware, design, &source, program, &mut random, |mapped, memory| {
                 let stats =
@@ -382,6 +312,17 @@ impl TimedSystem<'_> {
                 Ok((stats?, mapped.writes_per_page))
             });
         stats.map_err(|error| self.failed(design, timed, &error))
+    }
+
+    /// The hardware of a reading, whose tables tell of contiguity in this place.
+    pub(crate) fn hardware_of(
+        &self,
+        machine: &SystemMachine,
+        contiguity: ContiguityBits,
+    ) -> Hardware {
+        let own = machine.anchor_log2.and_then(|log2| Order::new(log2.tiny()));
+        let anchor_log2 = own.or(self.hardware.anchor_log2);
+        Hardware { anchor_log2, contiguity, ..*self.hardware }
     }
 
     /// The error of a run.
@@ -411,61 +352,48 @@ impl TimedSystem<'_> {
         paging: Option<Bringing<'_>>,
         observe: &mut dyn FnMut(SystemEvent),
     ) -> Result<SystemStats, MeasureError> {
-        let (hardware, order) = (self.hardware, WalkOrder::default());
-        let config = config(machine, &self.dram, timed);
+        let hardware = &self.hardware.under(design);
+        let config = SystemConfig {
+            record_commands: self.record_commands,
+            ..config(machine, self.memory, timed)
+        };
         let masters = Masters { config, transactions: &timed.masters, memory };
-        let stats = match (&design.tlb, self.hierarchy, machine.walk_cache_entries) {
-            (Some(tlb), _, _) => tlb.with_time(&masters, (regime, hardware.tlb), paging, observe),
-            (None, Some(behind), _) => {
-                let config = hierarchy_config(behind, hardware, order);
-                masters.run(paging, observe, || Hierarchy::new(regime, &config))
-            }
-            (None, None, Some(cache)) => {
-                let config = walk_cache_config(cache.small(), hardware, order);
-                masters.run(paging, observe, || Hierarchy::new(regime, &config))
-            }
-            (None, None, None) => {
-                masters.run(paging, observe, || Mmu::new(regime, hardware.tlb, order))
-            }
+        let hierarchy = match (self.hierarchy, machine.walk_cache_entries) {
+            (Some(behind), _) => Some(hierarchy_config(behind, hardware)),
+            (None, Some(cache)) => Some(walk_cache_config(cache.small(), hardware)),
+            (None, None) => None,
+        };
+        let stats = match (&design.tlb, hierarchy) {
+            (Some(tlb), _) => tlb.with_time(&masters, (regime, hardware.tlb), paging, observe),
+            (None, Some(config)) => masters.run(paging, observe, || {
+                Ok(Hierarchy::new(regime, &config)?.replacing(hardware.replacement))
+            }),
+            (None, None) => masters.run(paging, observe, || hardware.mmu(regime)),
         };
         stats.map_err(failed)
     }
 
-    /// Writes to `path` the requests that the memory receives in one run, walks
-    /// included, in a simulator's trace format, so that a reader can check the
-    /// memory's timing there. Returns the number of transactions.
+    /// Writes to `path` what the memory is asked for in one run, walks included, or commanded to do, so
+    /// that a reader can check its timing or energy elsewhere. Returns their number.
     ///
     /// # Errors
     /// [`StudyError`]; `path` is then as it was.
     pub(crate) fn export(
         &self,
         point: Point<'_>,
-        format: TraceFormat,
+        exported: Exported,
         path: &Path,
     ) -> Result<u64, StudyError> {
-        let mut count = 0;
         let mut error = None;
         let written = output::replace(path, |file| {
-            let mut line = String::new();
-            let mut result = Ok(());
-            let run = self.simulate(point, 0, &mut |event| {
-                let SystemEvent::Accepted { cycle, addr, write, .. } = event else { return };
-                if result.is_ok() {
-                    line.clear();
-                    let request = DramRequest { id: count, addr, write };
-                    // Writing into a string does not fail.
-                    let _ = write_trace(&mut line, format, [(cycle, request)]);
-                    result = file.write_all(line.as_bytes());
-                    count += 1;
-                }
-            });
-            match run {
-                Ok(_) => result,
-                Err(what) => {
-                    error = Some(what);
-                    Err(std::io::Error::other("the run failed"))
-                }
-            }
+            let written = match exported {
+                Exported::Requests(format) => self.write_requests(point, format, file),
+                Exported::Commands { channel } => self.write_commands(point, channel, file),
+            };
+            written.or_else(|what| {
+                error = Some(what);
+                Err(std::io::Error::other("the run failed"))
+            })?
         });
         match (error, written) {
             (Some(error), _) => Err(error),
@@ -473,16 +401,50 @@ impl TimedSystem<'_> {
                 study: self.study.to_owned(),
                 what: format!("{}: {error}", path.display()),
             }),
-            (None, Ok(())) => Ok(count),
+            (None, Ok(count)) => Ok(count),
         }
+    }
+
+    /// Writes the requests of a run as they are accepted; the inner error is the file's.
+    fn write_requests(
+        &self,
+        point: Point<'_>,
+        format: TraceFormat,
+        file: &mut impl Write,
+    ) -> Result<std::io::Result<u64>, StudyError> {
+        let (mut count, mut line, mut result) = (0, String::new(), Ok(()));
+        self.simulate(point, 0, &mut |event| {
+            let SystemEvent::Accepted { cycle, addr, write, .. } = event else { return };
+            if result.is_ok() {
+                line.clear();
+                let request = DramRequest { id: count, addr, write };
+                // Writing into a string does not fail.
+                let _ = write_trace(&mut line, format, [(cycle, request)]);
+                result = file.write_all(line.as_bytes());
+                count += 1;
+            }
+        })?;
+        Ok(result.map(|()| count))
+    }
+
+    /// Writes the commands of a channel in a run; the inner error is the file's.
+    fn write_commands(
+        &self,
+        point: Point<'_>,
+        channel: u32,
+        file: &mut impl Write,
+    ) -> Result<std::io::Result<u64>, StudyError> {
+        let (stats, _) = Self { record_commands: true, ..*self }.simulate(point, 0, &mut |_| {})?;
+        let mut text = String::new();
+        let of_channel = stats.commands.into_iter().filter(|command| command.channel == channel);
+        // Writing into a string does not fail.
+        let part = &self.memory.config.part;
+        let _ = write_commands(&mut text, part, of_channel, stats.total_cycles);
+        Ok(file.write_all(text.as_bytes()).map(|()| text.lines().count() as u64 - 1))
     }
 }
 
-fn hierarchy_config(
-    behind: &HierarchyPlan,
-    hardware: &Hardware,
-    order: WalkOrder,
-) -> HierarchyConfig {
+fn hierarchy_config(behind: &HierarchyPlan, hardware: &Hardware) -> HierarchyConfig {
     HierarchyConfig {
         l1: hardware.tlb.into(),
         l2: Geometry {
@@ -493,28 +455,27 @@ fn hierarchy_config(
         .into(),
         l2_cycles: behind.l2_cycles.small(),
         walk_cache_entries: behind.walk_cache_entries.small(),
-        order,
+        order: hardware.order,
     }
 }
 
 /// One TLB and a page-walk cache. The second TLB, without which no hierarchy is, has one entry
 /// and takes no time: it is the one that was filled last into the first, so that it never has
 /// what the first lacks.
-fn walk_cache_config(entries: u32, hardware: &Hardware, order: WalkOrder) -> HierarchyConfig {
+fn walk_cache_config(entries: u32, hardware: &Hardware) -> HierarchyConfig {
     HierarchyConfig {
         l1: hardware.tlb.into(),
         l2: Geometry { sets: 1, ways: 1, index_shift: 0 }.into(),
         l2_cycles: 0,
         walk_cache_entries: entries,
-        order,
+        order: hardware.order,
     }
 }
 
 /// The paper's system with what it leaves open, and with the buffers that the
 /// workload's masters share.
-fn config(machine: &SystemMachine, dram: &DramPlan, timed: &Timed) -> SystemConfig {
-    let mut config = SystemConfig::paper();
-    dram.apply(&mut config.dram);
+fn config(machine: &SystemMachine, memory: &Memory, timed: &Timed) -> SystemConfig {
+    let mut config = SystemConfig { dram: memory.config.clone(), ..SystemConfig::paper() };
     config.outstanding_each = machine.outstanding_each;
     config.iommu.early_regular = machine.early_regular;
     config.iommu.descriptor_lines = machine.descriptor_lines.map_or(0, Bounded::small);
@@ -545,30 +506,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_without_a_memory_has_the_papers() {
-        let paper = SystemConfig::paper().dram;
-        let mut config = paper.clone();
-        config.scheduling = Scheduling::fr_fcfs(1);
-        DramPlan::default().apply(&mut config);
-        assert_eq!(config, paper);
-        let plan: DramPlan = toml::from_str("interleave_bytes = 256\nwrite_entries = 0").unwrap();
-        assert_eq!(plan.check(), Ok(()));
-        plan.apply(&mut config);
-        assert_eq!(config.scheduling.writes, WritePolicy::Unified);
-        let channel =
-            |addr| config.mapping.locate(swath_arch::PhysAddr::new(addr)).unwrap().channel;
-        assert_eq!([0, 255, 256, 1024].map(channel), [0, 0, 1, 0]);
-    }
-
-    #[test]
     fn devices_with_frames_have_a_pace_and_accelerators_none() {
+        use crate::papers::page_buddy::dram::DramPlan;
         use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
         let plan: toml::Table = toml::from_str(include_str!("system.toml")).unwrap();
         let machine: SystemMachine = plan["system"].clone().try_into().unwrap();
         let machine = SystemMachine { frames_per_second: Bounded::new(60), ..machine };
         let paces = |name: WorkloadName| {
             let timed = Timed::new(&name.build(&Shapes::default()));
-            config(&machine, &DramPlan::default(), &timed).paces
+            config(&machine, &DramPlan::default().memory().unwrap(), &timed).paces
         };
         // 57,600 lines of a frame in a sixtieth of a second at 400 MHz.
         let frame = Some(Pace { transactions: 57_600, cycles: 6_666_666 });

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_trace::machine::UnknownFrames;
 
-use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::design::{self, Design, DesignsPlan};
 use crate::papers::page_buddy::savings::{CATEGORY, DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::{
     AccessPlan, Blocks, MachinePlan, MemoryPlan, blocks_bytes,
@@ -44,6 +44,9 @@ pub struct TlbPlan {
     pub claims: bool,
     /// True if PBS with best fit is measured beside the paper's four designs.
     pub best_fit: bool,
+    /// The designs; all if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub designs: DesignsPlan,
     /// The machine.
     pub machine: MachinePlan,
     /// Memory before the requests.
@@ -56,6 +59,7 @@ crate::plan!(TlbPlan, check);
 
 fn check(plan: &TlbPlan) -> Result<(), Refused> {
     plan.machine.check()?;
+    design::plan::check(&plan.designs)?;
     plan.memory.check()?;
     plan.accesses.check()
 }
@@ -106,7 +110,8 @@ impl Study for Tlb {
         if let (None, AccessPlan::Table4 { workloads, shapes }) =
             (&run.real.accesses, &plan.accesses)
         {
-            let all: Vec<_> = workloads.iter().map(|name| name.build(shapes)).collect();
+            let all = WorkloadName::with_added(workloads);
+            let all: Vec<_> = all.iter().map(|name| name.build(shapes)).collect();
             once = all
                 .iter()
                 .map(|one| bytes(&[16, one.transactions_max()]))
@@ -126,20 +131,24 @@ impl Study for Tlb {
                 ("memory.aged.frames", aged.needs_bytes(quick), aged.used_shares.len() as u64)
             }
         };
-        let cells = bytes(&[512, plan.repeats.of(quick).get(), programs, levels, 5]);
+        let designs = design::plan::count(&plan.designs);
+        let entries = design::plan::entries_max(&plan.designs, plan.machine.tlb_entries.get());
+        let cells = bytes(&[512, plan.repeats.of(quick).get(), programs, levels, designs]);
         Needs::small()
             .once("accesses", once)
             .once("repeats", cells)
             .each(key, memory)
             .each("accesses", table)
-            .each("machine.tlb_entries", bytes(&[256, plan.machine.tlb_entries.get()]))
+            .each("machine.tlb_entries", bytes(&[256, entries]))
     }
 
     fn measure(plan: &TlbPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
         let hardware = Hardware::of(&plan.machine);
-        let mut designs = Design::of(&plan.machine)?;
-        if plan.best_fit {
-            designs.push(Design::best_fit(plan.machine.pbs()?));
+        let (bbs, pbs) = (plan.machine.bbs()?, plan.machine.pbs()?);
+        let mut designs = design::plan::designs(&plan.designs, bbs, pbs);
+        let best_fit = Design::best_fit(pbs);
+        if plan.best_fit && designs.iter().all(|design| design.name != best_fit.name) {
+            designs.push(best_fit);
         }
         let programs = programs(plan, run)?;
         let levels = levels(plan, run)?;
@@ -208,7 +217,7 @@ fn programs(plan: &TlbPlan, run: &Run<'_>) -> Result<Vec<Named>, StudyError> {
         let program = Program::of(&workload);
         Named { name: workload.name.to_owned(), category: workload.category, program }
     };
-    Ok(workloads.iter().map(named).collect())
+    Ok(WorkloadName::with_added(workloads).iter().map(named).collect())
 }
 
 fn traced(file: Option<&Path>, plan: &TlbPlan) -> Result<Named, StudyError> {

@@ -18,7 +18,7 @@ use swath_arch::{
     Pfn, Regime, SliceMemory, VirtAddr, Vpn,
 };
 use swath_frame::{BuddyConfig, FrameAllocator};
-use swath_hw::{Geometry, Mmu, MmuStats, TranslationStats, WalkOrder};
+use swath_hw::{Geometry, Mmu, MmuConfigError, MmuStats, Replacement, TranslationStats, WalkOrder};
 use swath_vm::{AddressSpace, Sizes, anchor_distance};
 
 use crate::papers::page_buddy::design::{Design, Scheme};
@@ -198,6 +198,10 @@ pub struct Hardware {
     pub tlb: Geometry,
     /// The width of the contiguity fields.
     pub contiguity: ContiguityBits,
+    /// The choice of the entry that gives way in it.
+    pub replacement: Replacement,
+    /// The order of AT's two walks.
+    pub order: WalkOrder,
     /// Frames of physical memory.
     pub frames: u64,
     /// log2 of AT's anchor distance in pages; what suits the mapped blocks best
@@ -221,6 +225,8 @@ impl Hardware {
             format,
             tlb: Geometry::fully_associative(tlb_entries),
             contiguity,
+            replacement: Replacement::default(),
+            order: WalkOrder::default(),
             frames: reach_frames(format),
             anchor_log2: None,
         }
@@ -228,10 +234,35 @@ impl Hardware {
 
     /// The hardware of a plan's machine.
     pub fn of(machine: &MachinePlan) -> Self {
-        let (entries, ways) = (machine.tlb_entries.small(), machine.tlb_ways.small());
-        let tlb = Geometry { sets: entries / ways, ways, index_shift: 0 };
         let format = machine.format.format();
-        Self { tlb, ..Self::new(format, entries, machine.contiguity_bits) }
+        Self {
+            tlb: machine.geometry(),
+            replacement: machine.tlb_replacement.replacement(),
+            order: machine.walk_order.order(),
+            anchor_log2: machine.anchor_log2.and_then(|log2| Order::new(log2.tiny())),
+            ..Self::new(format, machine.tlb_entries.small(), machine.contiguity_bits)
+        }
+    }
+
+    /// Returns the hardware of a design: what it has of its own, and the rest of this.
+    #[must_use]
+    pub fn under(&self, design: &Design) -> Self {
+        let own = design.own;
+        Self {
+            tlb: own.tlb.unwrap_or(self.tlb),
+            replacement: own.replacement.unwrap_or(self.replacement),
+            order: own.order.unwrap_or(self.order),
+            anchor_log2: own.anchor_log2.or(self.anchor_log2),
+            ..*self
+        }
+    }
+
+    /// Returns an MMU before these tables.
+    ///
+    /// # Errors
+    /// [`MmuConfigError`].
+    pub(crate) fn mmu(&self, regime: Regime) -> Result<Mmu, MmuConfigError> {
+        Ok(Mmu::new(regime, self.tlb, self.order)?.replacing(self.replacement))
     }
 
     /// Returns the free frames of a real machine, as far as this hardware has memory
@@ -332,6 +363,19 @@ pub enum MeasureError {
     /// A block could not be mapped.
     #[error("mapping: {0}")]
     Map(String),
+    /// Physical memory is too small.
+    #[error(
+        "a memory of {frames} frames, {reserved} of them for tables, has no frame {end}; \
+         less may be free (free_per_requested), or a larger share (free_share)"
+    )]
+    Room {
+        /// Frames of the memory.
+        frames: u64,
+        /// Those of the tables, which lie at its end.
+        reserved: u64,
+        /// The frame behind the last that was allocated.
+        end: u64,
+    },
     /// The accesses could not be read.
     #[error(transparent)]
     Trace(TraceError),
@@ -373,6 +417,7 @@ pub fn with_mapped<T>(
     random: &mut Random,
     run: impl FnOnce(Mapped, &SliceMemory<'_>) -> Result<T, MeasureError>,
 ) -> Result<T, MeasureError> {
+    let hardware = &hardware.under(design);
     let mut allocator = design.frames.over(source, random)?;
     let mut blocks = Vec::new();
     for request in &program.requests {
@@ -394,6 +439,7 @@ pub fn with_blocks<T>(
     run: impl FnOnce(Mapped, &SliceMemory<'_>) -> Result<T, MeasureError>,
 ) -> Result<T, MeasureError> {
     let extent = table_extent(hardware.frames, &program.requests);
+    room_below(extent, blocks)?;
     let mut words = vec![0; extent.count as usize * 512];
     let memory = SliceMemory::new(extent.start, &mut words);
     let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, BuddyConfig::BBS, true)?);
@@ -410,6 +456,19 @@ pub fn with_blocks<T>(
     let writes_per_page = space.statistics().descriptor_writes as f64 / pages as f64;
     let blocks = blocks.len() as u64;
     run(Mapped { regime: space.regime(), blocks, writes_per_page }, &memory)
+}
+
+/// Refuses blocks in the frames of the tables, or beyond.
+///
+/// # Errors
+/// [`MeasureError::Room`].
+pub(crate) fn room_below(tables: Extent, blocks: &[(Vpn, Extent)]) -> Result<(), MeasureError> {
+    let end = blocks.iter().map(|(_, block)| block.end().raw()).max().unwrap_or(0);
+    let (frames, reserved) = (tables.end().raw(), tables.count);
+    if end > tables.start.raw() {
+        return Err(MeasureError::Room { frames, reserved, end });
+    }
+    Ok(())
 }
 
 /// Returns the blocks that an allocator gives for a request, each at its place.
@@ -451,6 +510,7 @@ pub fn measure(
     program: &Program,
     random: &mut Random,
 ) -> Result<Measured, MeasureError> {
+    let hardware = &hardware.under(design);
     with_mapped(hardware, design, source, program, random, |mapped, memory| {
         let Some(tlb) = &design.tlb else { return access_all(hardware, program, mapped, memory) };
         let mut measured = Measured { blocks: mapped.blocks, ..Measured::default() };
@@ -492,8 +552,7 @@ fn access_all(
 ) -> Result<Measured, MeasureError> {
     let mut measured = Measured { blocks: mapped.blocks, ..Measured::default() };
     for master in &program.masters {
-        let mut mmu =
-            Mmu::new(mapped.regime, hardware.tlb, WalkOrder::default()).map_err(failed)?;
+        let mut mmu = hardware.mmu(mapped.regime).map_err(failed)?;
         master.visit(&mut |address| match mmu.access(address, memory) {
             Ok(_) => Ok(()),
             Err(fault) => Err(MeasureError::Hardware(format!("{address}: {fault}"))),

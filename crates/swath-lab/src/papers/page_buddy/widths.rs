@@ -4,12 +4,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use swath_arch::Order;
 
-use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::design::{self, Design, DesignsPlan};
 use crate::papers::page_buddy::setting::blocks_bytes;
 use crate::papers::page_buddy::setting::{
-    BlockFrames, ContiguityBits, FormatName, FormatWord, TlbEntries, bbs, check_free, check_shapes,
-    pbs,
+    AnchorLog2, BlockFrames, ContiguityBits, FormatName, FormatWord, ReplacementName, TlbEntries,
+    WalkOrderName, bbs, check_free, check_shapes, is_default, pbs,
 };
 use crate::papers::page_buddy::translation::{Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
@@ -45,8 +46,21 @@ pub struct WidthsPlan {
     pub free_per_requested: f64,
     /// The share of memory that is free, 0.001 and more.
     pub free_share: Share,
+    /// The designs; all if not given. One that tells of no contiguity is left out unless it is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub designs: DesignsPlan,
     /// Entries in the TLB.
     pub tlb_entries: TlbEntries,
+    /// The choice of the entry that gives way in the TLB.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tlb_replacement: ReplacementName,
+    /// The order of AT's two walks.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub walk_order: WalkOrderName,
+    /// log2 of AT's anchor distance in pages; the distance that suits the mapped blocks best if not
+    /// given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor_log2: Option<AnchorLog2>,
     /// The workload.
     pub workload: WorkloadName,
     /// Its sizes.
@@ -62,6 +76,7 @@ fn check(plan: &WidthsPlan) -> Result<(), Refused> {
             ContiguityBits::Ideal(bits).check("widths", format)?;
         }
     }
+    design::plan::check(&plan.designs)?;
     check_free("", plan.free_per_requested, plan.free_share)?;
     check_shapes("shapes", &plan.shapes)
 }
@@ -103,12 +118,14 @@ impl Study for Widths {
         let sizes = [plan.block_frames];
         let memory = blocks_bytes(pages, &sizes, plan.free_per_requested, plan.free_share);
         let formats = plan.formats.len() as u64;
-        let points = bytes(&[formats, plan.widths.len() as u64 + 2, 3]);
+        let points =
+            bytes(&[formats, plan.widths.len() as u64 + 2, design::plan::count(&plan.designs)]);
+        let entries = design::plan::entries_max(&plan.designs, plan.tlb_entries.get());
         Needs::small()
             .once("workload", bytes(&[16, workload.transactions_max(), formats]))
             .once("repeats", bytes(&[256, plan.repeats.of(run.quick).get(), points]))
             .each("free_per_requested", memory)
-            .each("tlb_entries", bytes(&[256, plan.tlb_entries.get()]))
+            .each("tlb_entries", bytes(&[256, entries]))
     }
 
     fn measure(plan: &WidthsPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
@@ -126,7 +143,7 @@ impl Study for Widths {
             let widths = plan.widths.iter().map(|&bits| ContiguityBits::Ideal(bits));
             for contiguity in widths.chain(real) {
                 let point = |design| WidthPoint { format, contiguity, design, program };
-                points.extend(designs(format)?.map(point));
+                points.extend(designs(plan, format)?.into_iter().map(point));
             }
         }
         let at = |point: &WidthPoint<'_>| {
@@ -162,11 +179,13 @@ impl Study for Widths {
     }
 }
 
-/// All but [`TRAD`], with PBS at the format's granularity.
-fn designs(format: FormatName) -> Result<impl Iterator<Item = Design>, StudyError> {
+/// All but [`TRAD`], or the plan's own, with PBS at the format's granularity.
+fn designs(plan: &WidthsPlan, format: FormatName) -> Result<Vec<Design>, StudyError> {
     let granularity = format.format().granularity().k() as u8;
-    let all = Design::all(bbs(9)?, pbs(granularity, 2 * granularity)?);
-    Ok(all.into_iter().filter(|design| design.name != TRAD))
+    let (bbs, pbs) = (bbs(9)?, pbs(granularity, 2 * granularity)?);
+    let mut all = design::plan::designs(&plan.designs, bbs, pbs);
+    all.retain(|design| plan.designs.is_some() || design.name != TRAD);
+    Ok(all)
 }
 
 /// One seed of one point.
@@ -177,7 +196,12 @@ fn one(
     repeat: u64,
 ) -> Result<Metrics, StudyError> {
     let WidthPoint { format, contiguity, design, program } = point;
-    let hardware = Hardware::new(format.format(), plan.tlb_entries.small(), *contiguity);
+    let hardware = Hardware {
+        replacement: plan.tlb_replacement.replacement(),
+        order: plan.walk_order.order(),
+        anchor_log2: plan.anchor_log2.and_then(|log2| Order::new(log2.tiny())),
+        ..Hardware::new(format.format(), plan.tlb_entries.small(), *contiguity)
+    };
     let below;
     let source = match &run.real.memory {
         None => program.scattered(

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::papers::page_buddy::beyond::demand::{
     PAGING, Paging, Placed, TURNS, Together, with_tables, workload,
 };
+use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::design::tlb_kind::Bringing;
-use crate::papers::page_buddy::design::{Design, Scheme};
 use crate::papers::page_buddy::fields::designs_of;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::timed::{SystemMachine, Timed, TimedSystem};
-use crate::papers::page_buddy::translation::{Hardware, MeasureError};
+use crate::papers::page_buddy::translation::MeasureError;
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::Random;
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms};
@@ -32,6 +32,7 @@ use crate::study::results::{Figure, FigureKind, Series};
 #[serde(deny_unknown_fields)]
 pub struct CyclesPlan {
     /// The machine between the masters and the memory.
+    #[serde(default)]
     pub system: SystemMachine,
     /// Cycles from the walk that finds no page until the page has come.
     pub fault_cycles: Bounded<0, 10_000_000>,
@@ -74,8 +75,8 @@ impl CyclesPlan {
         let others = self.fields.iter().copied().filter(|&field| field != own);
         let fields = [own].into_iter().chain(others);
         let with = |field| {
-            let told = |design: &Design| !matches!(design.scheme, Scheme::Trad | Scheme::Large);
-            let designs = designs.iter().filter(move |design| field == own || told(design));
+            let designs =
+                designs.iter().filter(move |design| field == own || design.scheme.tells());
             designs.map(move |design| (design, field))
         };
         fields.flat_map(with).collect()
@@ -141,7 +142,7 @@ pub(crate) fn on_demand(
     random: &mut Random,
 ) -> Result<Metrics, MeasureError> {
     let placed = Placed::of(design, paging, together, memory, random)?;
-    let hardware = &Hardware { contiguity, ..*system.hardware };
+    let hardware = &system.hardware_of(&plan.system, contiguity);
     with_tables(hardware, design, paging, together, &placed, |regime, memory, fault| {
         let run = |paging: Option<Bringing<'_>>| {
             let stats =
@@ -288,8 +289,9 @@ pub(crate) fn finding(large: &Grid, demand: &Grid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::papers::page_buddy::dram::DramPlan;
     use crate::papers::page_buddy::setting::MachinePlan;
-    use crate::papers::page_buddy::timed::{DramPlan, Point, hardware};
+    use crate::papers::page_buddy::timed::{Point, hardware};
     use crate::source::memory::random;
 
     fn part<T: serde::de::DeserializeOwned>(name: &str) -> T {
@@ -301,7 +303,8 @@ mod tests {
     #[test]
     fn pages_that_are_there_take_what_they_took_and_a_fault_its_cycles() {
         let (plan, machine): (CyclesPlan, MachinePlan) = (part("cycles"), part("machine"));
-        let hardware = hardware(&machine);
+        let memory = DramPlan::default().memory().unwrap();
+        let hardware = hardware(&machine, &memory);
         let system = TimedSystem {
             study: "pbs-beyond",
             seed: 1,
@@ -310,10 +313,11 @@ mod tests {
             free_per_requested: 1.2,
             free_share: 0.25,
             real: None,
-            dram: DramPlan::default(),
+            memory: &memory,
+            record_commands: false,
         };
         let one = TimedTogether::new(WorkloadName::RotatedDisplay, 1);
-        let designs = Design::of(&machine).unwrap();
+        let designs = Design::all(machine.bbs().unwrap(), machine.pbs().unwrap());
         let design = designs.iter().find(|design| design.name == "PBS").unwrap();
         let run = |plan: &CyclesPlan, field, paging| {
             let (memory, mut random) = ((16, 1.2, 0.25), random(1, 0));

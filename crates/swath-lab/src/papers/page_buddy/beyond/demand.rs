@@ -16,7 +16,7 @@ use std::cell::RefCell;
 
 use swath_arch::{Attributes, Extent, PageRange, Regime, SliceMemory, VirtAddr, Vpn};
 use swath_frame::{BuddyConfig, FrameAllocator};
-use swath_hw::{Mmu, TlbOutcome, TranslationFault, WalkOrder};
+use swath_hw::{TlbOutcome, TranslationFault};
 use swath_vm::AddressSpace;
 
 use crate::papers::page_buddy::design::Design;
@@ -24,9 +24,9 @@ use crate::papers::page_buddy::design::tlb_kind::WithoutTime;
 use crate::papers::page_buddy::savings::DESIGN;
 use crate::papers::page_buddy::setting::BlockFrames;
 use crate::papers::page_buddy::translation::{
-    Accesses, Hardware, MeasureError, Program, failed, serve, table_extent,
+    Accesses, Hardware, MeasureError, Program, failed, room_below, serve, table_extent,
 };
-use crate::papers::page_buddy::workload::{Master, Shapes, Stream, Workload, WorkloadName};
+use crate::papers::page_buddy::workload::{Shapes, Workload, WorkloadName};
 use crate::source::memory::{Allocator, Random, Source, new_allocator};
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, View, mean, metrics};
@@ -117,11 +117,7 @@ pub(crate) fn workload(name: WorkloadName, programs: u64) -> Workload {
     for _ in 0..programs {
         let first = all.buffers.len();
         all.buffers.extend(&one.buffers);
-        for master in &one.masters {
-            let moved = |stream: &Stream| Stream { buffer: stream.buffer + first, ..*stream };
-            let streams = master.streams.iter().map(moved).collect();
-            all.masters.push(Master { name: master.name, streams });
-        }
+        all.masters.extend(one.masters.iter().map(|master| master.moved(first)));
     }
     all
 }
@@ -282,6 +278,7 @@ pub(crate) fn measure(
     memory: (u64, f64, f64),
     random: &mut Random,
 ) -> Result<Metrics, MeasureError> {
+    let hardware = &hardware.under(design);
     let placed = Placed::of(design, paging, together, memory, random)?;
     let passes = translate(hardware, design, paging, together, &placed)?;
     let runs = &placed.runs;
@@ -312,10 +309,12 @@ pub(crate) fn with_tables<T>(
     ) -> Result<T, MeasureError>,
 ) -> Result<T, MeasureError> {
     let map_error = |error: &dyn std::fmt::Display| MeasureError::Map(error.to_string());
+    let hardware = &hardware.under(design);
     let join = paging.is_joined();
     let blocks: Vec<(Vpn, Extent)> = placed.faults.iter().flatten().copied().collect();
     let coalescing = hardware.coalescing(design.scheme, if join { &placed.runs } else { &blocks });
     let extent = table_extent(hardware.frames, &together.program.requests);
+    room_below(extent, &blocks)?;
     let mut words = vec![0; extent.count as usize * 512];
     let memory = SliceMemory::new(extent.start, &mut words);
     let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, BuddyConfig::BBS, true)?);
@@ -351,7 +350,7 @@ fn translate(
         let mmu = |_| -> Result<Box<dyn WithoutTime>, MeasureError> {
             match &design.tlb {
                 Some(own) => own.without_time(regime, hardware.tlb).map_err(failed),
-                None => match Mmu::new(regime, hardware.tlb, WalkOrder::default()) {
+                None => match hardware.mmu(regime) {
                     Ok(mmu) => Ok(Box::new(mmu)),
                     Err(error) => Err(failed(error)),
                 },

@@ -9,13 +9,13 @@ use crate::papers::page_buddy::beyond::demand::{self, DemandPlan, Paging, Togeth
 use crate::papers::page_buddy::beyond::large::{self, LargePlan};
 use crate::papers::page_buddy::beyond::mixed::{self, MixedPlan};
 use crate::papers::page_buddy::beyond::orders::{self, OrdersPlan, Reading};
-use crate::papers::page_buddy::design::Design;
+use crate::papers::page_buddy::design::{self, Design, DesignsPlan};
+use crate::papers::page_buddy::dram::DramPlan;
+use crate::papers::page_buddy::dram::plan::Memory;
 use crate::papers::page_buddy::fields::name_under;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
-use crate::papers::page_buddy::setting::{
-    ContiguityBits, MachinePlan, bbs, blocks_bytes, check_free, pbs,
-};
-use crate::papers::page_buddy::timed::{self, DramPlan, Point, Timed, TimedSystem};
+use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan, blocks_bytes, check_free};
+use crate::papers::page_buddy::timed::{self, Point, Timed, TimedSystem};
 use crate::papers::page_buddy::translation::{Hardware, MeasureError, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::random;
@@ -24,7 +24,7 @@ use crate::study::claim::Statement;
 use crate::study::grid::{Grid, Metrics, metrics};
 use crate::study::kind::{Shown, Study};
 use crate::study::needs::{Needs, bytes};
-use crate::study::plan::{Head, PlanError, Refused};
+use crate::study::plan::{Head, PlanError, Refused, require};
 use crate::study::run::{Run, StudyError};
 
 /// Orders of loops, large pages, demand paging and mixed memory; two of them in cycles, too.
@@ -42,8 +42,14 @@ pub struct BeyondPlan {
     pub free_per_requested: f64,
     /// The share of memory that is free, 0.001 and more.
     pub free_share: Share,
+    /// The designs; all if not given. TRAD with large pages is measured beside those that it is made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub designs: DesignsPlan,
     /// The machine.
     pub machine: MachinePlan,
+    /// The memory of the timed system; Table 3's if not given.
+    #[serde(default)]
+    pub dram: DramPlan,
     /// Matrix multiplication's loops.
     pub orders: OrdersPlan,
     /// TRAD with large pages.
@@ -61,6 +67,11 @@ crate::plan!(BeyondPlan, check);
 fn check(plan: &BeyondPlan) -> Result<(), Refused> {
     check_free("", plan.free_per_requested, plan.free_share)?;
     plan.machine.check()?;
+    design::plan::check(&plan.designs)?;
+    plan.dram.check()?;
+    let anchors = plan.machine.anchor_log2.is_none() || plan.cycles.system.anchor_log2.is_none();
+    let key = "cycles.system.anchor_log2";
+    require(anchors, key, || "machine.anchor_log2 is given, too".to_owned())?;
     plan.demand.check()?;
     plan.cycles.check(&plan.machine)?;
     let (bbs, _) = orders_of(&plan.machine).map_err(|error| Refused {
@@ -72,8 +83,7 @@ fn check(plan: &BeyondPlan) -> Result<(), Refused> {
 
 /// The orders of BBS and of PBS.
 fn orders_of(machine: &MachinePlan) -> Result<(BuddyConfig, BuddyConfig), PlanError> {
-    let pbs = pbs(machine.pbs_granularity.tiny(), machine.pbs_top_order.tiny())?;
-    Ok((bbs(machine.bbs_max_order.tiny())?, pbs))
+    Ok((machine.bbs()?, machine.pbs()?))
 }
 
 /// The measurements of each part.
@@ -104,12 +114,21 @@ impl BeyondPlan {
         let together = demand.workloads.of(quick).len() * demand.together.of(quick).len();
         let (in_large, in_demand) = (&self.cycles.large, &self.cycles.demand);
         let programs = in_demand.workloads.of(quick).len() * self.cycles.programs.of(quick).len();
+        let designs = design::plan::count(&self.designs) as usize;
         let parts = [
-            [1 + 6 * orders.tile_elements.of(quick).len(), orders.block_frames.len(), 4],
-            [large.workloads.len(), large.block_frames.len(), 5],
-            [together * Paging::all(demand).len(), demand.block_frames.of(quick).len(), 4],
-            [in_large.workloads.of(quick).len(), in_large.block_frames.of(quick).len(), 5],
-            [programs * Paging::all(demand).len(), in_demand.block_frames.of(quick).len(), 4],
+            [1 + 6 * orders.tile_elements.of(quick).len(), orders.block_frames.len(), designs],
+            [
+                WorkloadName::with_added(&large.workloads).len(),
+                large.block_frames.len(),
+                designs + 2,
+            ],
+            [together * Paging::all(demand).len(), demand.block_frames.of(quick).len(), designs],
+            [
+                in_large.workloads.of(quick).len(),
+                in_large.block_frames.of(quick).len(),
+                designs + 2,
+            ],
+            [programs * Paging::all(demand).len(), in_demand.block_frames.of(quick).len(), designs],
             [1, self.mixed.used_shares.len(), mixed::DESIGNS.len()],
         ];
         parts.map(|part| part.iter().product::<usize>() as u64).iter().sum()
@@ -151,7 +170,8 @@ impl Study for Beyond {
         let pages = |names: &[WorkloadName]| {
             names.iter().map(|name| name.build(&shapes).pages()).max().unwrap_or(0)
         };
-        let transactions = plan.large.workloads.iter().map(|name| name.build(&shapes));
+        let in_large = WorkloadName::with_added(&plan.large.workloads);
+        let transactions = in_large.iter().map(|name| name.build(&shapes));
         let large = transactions.map(|one| bytes(&[16, one.transactions_max()]));
         let names = plan.demand.workloads.of(quick);
         let programs = plan.demand.together.of(quick).iter().map(|together| together.0.get());
@@ -166,7 +186,8 @@ impl Study for Beyond {
         // What comes with each fault, and the tables of a request.
         let faults = bytes(&[256, demanded]).saturating_add(bytes(&[1 << 17, most]));
         // No workload has more than three masters.
-        let tlbs = bytes(&[256, plan.machine.tlb_entries.get(), 3, most]);
+        let entries = design::plan::entries_max(&plan.designs, plan.machine.tlb_entries.get());
+        let tlbs = bytes(&[256, entries, 3, most]);
         let seeds = plan.repeats.of(quick).get().max(plan.mixed.repeats.of(quick).get());
         let cells = bytes(&[512, plan.points(quick), seeds]);
         let timed = plan.cycles.needs(quick);
@@ -178,10 +199,7 @@ impl Study for Beyond {
             .once("large.workloads", large.fold(0, u64::saturating_add))
             .once("demand.together", together.fold(0, u64::saturating_add))
             .once("repeats", cells)
-            .each(
-                "large.block_frames",
-                memory(pages(&plan.large.workloads), &plan.large.block_frames),
-            )
+            .each("large.block_frames", memory(pages(&in_large), &plan.large.block_frames))
             .each("orders.block_frames", memory(demanded.max(2000), &plan.orders.block_frames))
             .each("demand.block_frames", memory(demanded, sizes).saturating_add(faults))
             .each("machine.tlb_entries", tlbs)
@@ -191,7 +209,8 @@ impl Study for Beyond {
     }
 
     fn measure(plan: &BeyondPlan, run: &Run<'_>) -> Result<BeyondFound, StudyError> {
-        let designs = Design::of(&plan.machine)?;
+        let (bbs, pbs) = orders_of(&plan.machine)?;
+        let designs = design::plan::designs(&plan.designs, bbs, pbs);
         Ok(BeyondFound {
             orders: by_order(plan, run, &designs)?,
             large: with_large(plan, run, &designs)?,
@@ -261,7 +280,8 @@ fn by_order(plan: &BeyondPlan, run: &Run<'_>, designs: &[Design]) -> Result<Grid
 fn with_large(plan: &BeyondPlan, run: &Run<'_>, designs: &[Design]) -> Result<Grid, StudyError> {
     let designs = large::designs(designs);
     let build = |name: &WorkloadName| (name.title(), Program::of(&name.build(&Shapes::default())));
-    let programs: Vec<(&str, Program)> = plan.large.workloads.iter().map(build).collect();
+    let names = WorkloadName::with_added(&plan.large.workloads);
+    let programs: Vec<(&str, Program)> = names.iter().map(build).collect();
     let mut points: Vec<(&(&str, Program), u64, &Design)> = Vec::new();
     for program in &programs {
         for size in plan.large.block_frames.iter().map(|size| size.get()) {
@@ -309,7 +329,11 @@ fn on_demand(plan: &BeyondPlan, run: &Run<'_>, designs: &[Design]) -> Result<Gri
 }
 
 /// The timed system in this study's memory.
-fn timed_system<'a>(plan: &'a BeyondPlan, hardware: &'a Hardware) -> TimedSystem<'a> {
+fn timed_system<'a>(
+    plan: &'a BeyondPlan,
+    hardware: &'a Hardware,
+    memory: &'a Memory,
+) -> TimedSystem<'a> {
     TimedSystem {
         study: &plan.about.study,
         seed: plan.about.seed,
@@ -318,7 +342,8 @@ fn timed_system<'a>(plan: &'a BeyondPlan, hardware: &'a Hardware) -> TimedSystem
         free_per_requested: plan.free_per_requested,
         free_share: plan.free_share.get(),
         real: None,
-        dram: DramPlan::default(),
+        memory,
+        record_commands: false,
     }
 }
 
@@ -348,8 +373,9 @@ fn cycles_with_large(
         let name = name_under(&plan.machine, point.contiguity, point.design.name);
         vec![point.timed.name.into(), point.block_frames.into(), name.into()]
     };
-    let hardware = timed::hardware(&plan.machine);
-    let system = timed_system(plan, &hardware);
+    let memory = plan.dram.memory_of(&plan.about.study)?;
+    let hardware = timed::hardware(&plan.machine, &memory);
+    let system = timed_system(plan, &hardware, &memory);
     let (axes, seeds) = ([WORKLOAD, LEVEL, DESIGN], Beyond::seeds(plan, run.quick));
     run.grid(&plan.about, &axes, seeds, &points, at, |&point, repeat| {
         Ok(metrics([("cycles", system.cycles(point, repeat)? as f64)]))
@@ -388,8 +414,9 @@ fn cycles_on_demand(
         vec![name, turns, paging.title().into(), size.into(), design.into()]
     };
     let axes = [WORKLOAD, demand::TURNS, demand::PAGING, LEVEL, DESIGN];
-    let hardware = timed::hardware(&plan.machine);
-    let system = timed_system(plan, &hardware);
+    let memory = plan.dram.memory_of(&plan.about.study)?;
+    let hardware = timed::hardware(&plan.machine, &memory);
+    let system = timed_system(plan, &hardware, &memory);
     let seeds = Beyond::seeds(plan, run.quick);
     run.grid(&plan.about, &axes, seeds, &points, at, |&(one, paging, size, design), repeat| {
         let (memory, mut random) = (plan.memory(size), random(plan.about.seed, repeat));

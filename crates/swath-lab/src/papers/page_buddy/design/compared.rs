@@ -6,13 +6,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use swath_arch::Extent;
+use swath_arch::{Extent, Order};
 use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList};
+use swath_hw::{Geometry, Replacement, WalkOrder};
 
 use crate::papers::page_buddy::design::tlb_kind::TlbKind;
-use crate::papers::page_buddy::setting::{MachinePlan, bbs};
 use crate::source::memory::{PrepareError, Random, Source};
-use crate::study::plan::PlanError;
 
 /// The way in which a table tells of contiguity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +24,13 @@ pub enum Scheme {
     Pcad,
     /// Anchors, at the distance that suits the mapped blocks best.
     At,
+}
+
+impl Scheme {
+    /// Returns true if a table tells of contiguity.
+    pub const fn tells(self) -> bool {
+        matches!(self, Self::Pcad | Self::At)
+    }
 }
 
 /// The allocator of a design.
@@ -59,6 +65,24 @@ impl DesignFrames {
     }
 }
 
+/// The hardware that a design has of its own; a plan's machine has the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OwnHardware {
+    /// The form of its TLB.
+    pub tlb: Option<Geometry>,
+    /// The choice of the entry that gives way in it.
+    pub replacement: Option<Replacement>,
+    /// The order of AT's two walks.
+    pub order: Option<WalkOrder>,
+    /// log2 of AT's anchor distance in pages.
+    pub anchor_log2: Option<Order>,
+}
+
+impl OwnHardware {
+    /// Nothing but the machine's.
+    pub const NONE: Self = Self { tlb: None, replacement: None, order: None, anchor_log2: None };
+}
+
 /// An allocator, a way of coalescing and a TLB.
 #[derive(Clone, Copy, Debug)]
 pub struct Design {
@@ -70,20 +94,14 @@ pub struct Design {
     pub scheme: Scheme,
     /// The TLB; the one that belongs to the scheme if not given.
     pub tlb: Option<TlbKind>,
+    /// What it has of its own where a plan's machine has another.
+    pub own: OwnHardware,
 }
 
 impl Design {
     /// Creates one with the TLB that belongs to the scheme.
     pub const fn new(name: &'static str, frames: DesignFrames, scheme: Scheme) -> Self {
-        Self { name, frames, scheme, tlb: None }
-    }
-
-    /// Returns the designs on a plan's machine: the paper's four, then what was [added](add).
-    ///
-    /// # Errors
-    /// [`PlanError::Orders`]; never for a plan that was read.
-    pub fn of(machine: &MachinePlan) -> Result<Vec<Self>, PlanError> {
-        Ok(Self::all(bbs(machine.bbs_max_order.tiny())?, machine.pbs()?))
+        Self { name, frames, scheme, tlb: None, own: OwnHardware::NONE }
     }
 
     /// Returns the designs with these orders: [`paper`](Self::paper), then what was [added](add).
@@ -142,7 +160,7 @@ impl Added {
             AddedFrames::Pbs => DesignFrames::Buddy(pbs),
             AddedFrames::Own(new) => DesignFrames::Own(new),
         };
-        Design { name: self.name, frames, scheme: self.scheme, tlb: self.tlb }
+        Design { frames, tlb: self.tlb, ..Design::new(self.name, frames, self.scheme) }
     }
 }
 

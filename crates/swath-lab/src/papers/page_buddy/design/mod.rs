@@ -1,7 +1,11 @@
 //! The designs that studies compare: the paper's, and those that other crates add.
 
 pub mod compared;
+pub mod plan;
 pub mod tlb_kind;
 
-pub use compared::{Added, AddedFrames, Design, DesignFrames, NameTaken, NewFrames, Scheme, add};
+pub use compared::{
+    Added, AddedFrames, Design, DesignFrames, NameTaken, NewFrames, OwnHardware, Scheme, add,
+};
+pub use plan::{DesignPlan, DesignsPlan};
 pub use tlb_kind::{NewTlb, TlbKind};

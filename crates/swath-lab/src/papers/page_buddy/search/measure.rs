@@ -7,7 +7,6 @@ use crate::papers::page_buddy::savings::{
     self, AS_MEASURED, CATEGORY, DESIGN, LEVEL, READING, Scope, WORKLOAD,
 };
 use crate::papers::page_buddy::search::plan::SearchPlan;
-use crate::papers::page_buddy::setting::bbs;
 use crate::papers::page_buddy::timed::{Point, SystemMachine, Timed, TimedSystem, hardware};
 use crate::papers::page_buddy::workload::{Category, Shapes};
 use crate::study::claim::{Claim, Conditions};
@@ -51,9 +50,10 @@ pub(crate) fn measure(
     scope: &Scope,
     seeds: u64,
 ) -> Result<(Vec<Vec<Claim>>, u64), StudyError> {
-    let hardware = hardware(&plan.machine);
+    let memory = plan.dram.memory_of(&plan.about.study)?;
+    let hardware = hardware(&plan.machine, &memory);
     // The readings are of the paper's system, and so are the designs.
-    let designs = Design::paper(bbs(plan.machine.bbs_max_order.tiny())?, plan.machine.pbs()?);
+    let designs = Design::paper(plan.machine.bbs()?, plan.machine.pbs()?);
     let system = TimedSystem {
         study: &plan.about.study,
         seed: plan.about.seed,
@@ -62,7 +62,8 @@ pub(crate) fn measure(
         free_per_requested: plan.free_per_requested,
         free_share: plan.free_share.get(),
         real: None,
-        dram: plan.dram,
+        memory: &memory,
+        record_commands: false,
     };
     let built = scope.workloads.iter().map(|name| Timed::new(&name.build(&Shapes::default())));
     let timed: Vec<Timed> = built.collect();
@@ -120,6 +121,6 @@ pub(crate) fn measure(
 fn sizes(scope: &Scope, category: Category) -> Vec<u64> {
     match category {
         Category::I => scope.linear.clone(),
-        Category::II => [&[1], &*scope.small, &*scope.large].concat(),
+        Category::II | Category::Added => [&[1], &*scope.small, &*scope.large].concat(),
     }
 }

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::papers::page_buddy::dram::DramPlan;
 use crate::papers::page_buddy::savings::Scope;
 use crate::papers::page_buddy::search::space::SpacePlan;
 use crate::papers::page_buddy::setting::{BlockFrames, MachinePlan, check_free};
-use crate::papers::page_buddy::timed::{DramPlan, SystemMachine};
+use crate::papers::page_buddy::timed::SystemMachine;
 use crate::papers::page_buddy::workload::{Category, WorkloadName};
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats, Share};
 use crate::study::plan::{Head, Refused, require};
@@ -37,6 +38,7 @@ pub struct SearchPlan {
     /// The machine.
     pub machine: MachinePlan,
     /// The base reading, from which parameters are counted.
+    #[serde(default)]
     pub system: SystemMachine,
     /// The memory; Table 3's if not given.
     #[serde(default)]
@@ -50,6 +52,10 @@ crate::plan!(SearchPlan, check);
 fn check(plan: &SearchPlan) -> Result<(), Refused> {
     plan.machine.check()?;
     plan.system.check("system.walks_max")?;
+    let anchors = plan.machine.anchor_log2.is_none();
+    require(anchors, "machine.anchor_log2", || {
+        "the readings' own, system.anchor_log2, is searched".to_owned()
+    })?;
     plan.dram.check()?;
     check_free("", plan.free_per_requested, plan.free_share)?;
     for (category, name) in [(Category::I, "I"), (Category::II, "II")] {

@@ -1,221 +1,15 @@
-//! The workloads of Table 4 of Duong and Hur as streams of 64-byte
-//! transactions.
-//!
-//! Every access pattern of the table is one shape, [`Tiles`]: an array of
-//! `rows` rows of `row_bytes` bytes, cut into blocks of `block_bytes` by
-//! `block_rows`, visited across or down. A raster scan has one block to a row;
-//! a vertical scan has narrow blocks, visited down. What a block row touches
-//! is transferred as the aligned 64-byte lines it touches, in ascending order.
-//!
-//! A master with several streams interleaves them in proportion to their
-//! lengths: transaction j of a stream of n is due at (j + 1/2) / n of the
-//! master's run, and the earlier stream goes first on a tie. Blending, with
-//! three streams of one length, therefore reads A, reads B, writes C, and so on.
+//! The workloads of Table 4 of Duong and Hur by name, and the sizes that they are made from.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
-/// Bytes in a transaction: a burst of four beats of 128 bits (Table 3).
-pub const TRANSACTION_BYTES: u64 = 64;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One transaction of a master.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Transaction {
-    /// Index of the buffer in [`Workload::buffers`].
-    pub buffer: usize,
-    /// Byte offset in the buffer, a multiple of [`TRANSACTION_BYTES`].
-    pub offset_bytes: u64,
-    /// Write, or read.
-    pub write: bool,
-}
-
-/// The direction in which the blocks of an array are visited.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// Along a row of blocks, then the next row of blocks (the paper's "hor.").
-    Across,
-    /// Down a column of blocks, then the next column (the paper's "ver.").
-    Down,
-}
-
-/// An array visited block by block; within a block row by row.
-///
-/// With R = `rows`, the blocks of column c and block row b cover the bytes
-/// `[y * row_bytes + c * block_bytes, … + block_bytes)` of the rows
-/// `y` from `b * block_rows - halo_rows` to
-/// `(b + 1) * block_rows + halo_rows - 1`, clipped to the array.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tiles {
-    /// Bytes in a row, which is also the distance between rows.
-    pub row_bytes: u64,
-    /// Rows in the array.
-    pub rows: u64,
-    /// Bytes of a row that belong to one block.
-    pub block_bytes: u64,
-    /// Rows in a block.
-    pub block_rows: u64,
-    /// Rows above and below a block that are read with it, as a filter does.
-    pub halo_rows: u64,
-    /// The order of the blocks.
-    pub direction: Direction,
-}
-
-impl Tiles {
-    /// The whole array row by row.
-    pub const fn raster(row_bytes: u64, rows: u64) -> Self {
-        Self {
-            row_bytes,
-            rows,
-            block_bytes: row_bytes,
-            block_rows: 1,
-            halo_rows: 0,
-            direction: Direction::Across,
-        }
-    }
-
-    /// The array in columns of `column_bytes`, each from top to bottom.
-    pub const fn vertical(row_bytes: u64, rows: u64, column_bytes: u64) -> Self {
-        Self {
-            row_bytes,
-            rows,
-            block_bytes: column_bytes,
-            block_rows: 1,
-            halo_rows: 0,
-            direction: Direction::Down,
-        }
-    }
-
-    /// The aligned lines touched, in order. Costs O(1) a line.
-    pub fn lines(self) -> impl Iterator<Item = u64> + Clone {
-        let columns = self.row_bytes.div_ceil(self.block_bytes);
-        let block_rows = self.rows.div_ceil(self.block_rows);
-        let (outer, inner) = match self.direction {
-            Direction::Across => (block_rows, columns),
-            Direction::Down => (columns, block_rows),
-        };
-        (0..outer).flat_map(move |o| {
-            (0..inner).flat_map(move |i| {
-                let (block_row, column) = match self.direction {
-                    Direction::Across => (o, i),
-                    Direction::Down => (i, o),
-                };
-                let top = (block_row * self.block_rows).saturating_sub(self.halo_rows);
-                let bottom = ((block_row + 1) * self.block_rows + self.halo_rows).min(self.rows);
-                let left = column * self.block_bytes;
-                let right = (left + self.block_bytes).min(self.row_bytes);
-                (top..bottom).flat_map(move |y| {
-                    let first = (y * self.row_bytes + left) / TRANSACTION_BYTES;
-                    let end = (y * self.row_bytes + right).div_ceil(TRANSACTION_BYTES);
-                    (first..end).map(|line| line * TRANSACTION_BYTES)
-                })
-            })
-        })
-    }
-
-    /// The most lines that [`lines`](Self::lines) has.
-    pub fn lines_max(self) -> u64 {
-        let columns = self.row_bytes.div_ceil(self.block_bytes.max(1));
-        let rows_each = self.block_rows.saturating_add(self.halo_rows.saturating_mul(2));
-        let rows = self.rows.div_ceil(self.block_rows.max(1)).saturating_mul(rows_each);
-        // A column that begins inside a line has that line, too.
-        let width = self.block_bytes.min(self.row_bytes);
-        let each = width
-            .div_ceil(TRANSACTION_BYTES)
-            .saturating_add(u64::from(!width.is_multiple_of(TRANSACTION_BYTES)));
-        rows.saturating_mul(columns).saturating_mul(each)
-    }
-
-    /// Bytes of the array.
-    pub const fn len_bytes(self) -> u64 {
-        self.row_bytes * self.rows
-    }
-}
-
-/// One pattern over one buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stream {
-    /// Index of the buffer in [`Workload::buffers`].
-    pub buffer: usize,
-    /// Write, or read.
-    pub write: bool,
-    /// The order of the lines.
-    pub tiles: Tiles,
-}
-
-/// A DMA device with an IOMMU of its own.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Master {
-    /// Its kind: camera, display, scaler, blender, accelerator.
-    pub name: &'static str,
-    /// Its streams, interleaved as the module's text says.
-    pub streams: Vec<Stream>,
-}
-
-impl Master {
-    /// The master's transactions in order. Costs O(streams) a transaction.
-    pub fn transactions(&self) -> impl Iterator<Item = Transaction> {
-        let mut streams: Vec<_> = self
-            .streams
-            .iter()
-            .map(|s| (*s, s.tiles.lines().count() as u128, 0u128, s.tiles.lines()))
-            .collect();
-        std::iter::from_fn(move || {
-            let next = streams
-                .iter_mut()
-                .filter(|(_, len, done, _)| done < len)
-                // (2 a + 1) / len_a < (2 b + 1) / len_b, without rounding.
-                .reduce(|a, b| if (2 * b.2 + 1) * a.1 < (2 * a.2 + 1) * b.1 { b } else { a })?;
-            next.2 += 1;
-            let offset_bytes = next.3.next()?;
-            Some(Transaction { buffer: next.0.buffer, offset_bytes, write: next.0.write })
-        })
-    }
-}
-
-/// The paper's two kinds of workload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Category {
-    /// Linear access, high address locality.
-    I,
-    /// Access with low address locality.
-    II,
-}
-
-impl Category {
-    /// The category's number as in Table 4.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::I => "I",
-            Self::II => "II",
-        }
-    }
-}
-
-/// Masters that work on shared buffers.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Workload {
-    /// As in Table 4.
-    pub name: &'static str,
-    /// As in Table 4.
-    pub category: Category,
-    /// The length of each buffer in bytes. One buffer is one request.
-    pub buffers: Vec<u64>,
-    /// In the table's order.
-    pub masters: Vec<Master>,
-}
-
-impl Workload {
-    /// The most transactions of all masters.
-    pub fn transactions_max(&self) -> u64 {
-        let streams = self.masters.iter().flat_map(|master| &master.streams);
-        streams.fold(0, |sum, stream| sum.saturating_add(stream.tiles.lines_max()))
-    }
-
-    /// Pages of all buffers.
-    pub fn pages(&self) -> u64 {
-        self.buffers.iter().fold(0, |sum, len_bytes| sum.saturating_add(len_bytes.div_ceil(4096)))
-    }
-}
+use crate::papers::page_buddy::workload::added::{AddedId, all_added};
+use crate::papers::page_buddy::workload::streams::{
+    Category, Direction, Master, Stream, Tiles, Workload,
+};
 
 /// The sizes that the workloads are made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -272,11 +66,9 @@ impl Shapes {
     }
 }
 
-/// The names of Table 4's workloads, as a plan writes them.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
+/// The names of Table 4's workloads and of those that were [added](crate::papers::page_buddy::workload::add),
+/// as a plan writes them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum WorkloadName {
     /// Camera writes, display reads, both raster.
     CameraPreview,
@@ -300,10 +92,41 @@ pub enum WorkloadName {
     MatrixMultiplication,
     /// Accelerator reads blocks across and writes blocks downwards.
     MatrixTranspose,
+    /// One that another crate added, in the order of addition.
+    Added(AddedId),
+}
+
+impl Serialize for WorkloadName {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for WorkloadName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        Self::named(&name).ok_or_else(|| {
+            let known: Vec<String> =
+                Self::known().into_iter().map(|known| format!("`{}`", known.as_str())).collect();
+            let known = known.join(", ");
+            D::Error::custom(format!("unknown variant `{name}`, expected one of {known}"))
+        })
+    }
+}
+
+impl JsonSchema for WorkloadName {
+    fn schema_name() -> Cow<'static, str> {
+        "WorkloadName".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = Self::known().into_iter().map(Self::as_str).collect();
+        json_schema!({ "type": "string", "enum": names })
+    }
 }
 
 impl WorkloadName {
-    /// All nine, in the table's order.
+    /// The paper's nine, in the table's order.
     pub const ALL: [Self; 9] = [
         Self::CameraPreview,
         Self::ImageScaling,
@@ -315,6 +138,17 @@ impl WorkloadName {
         Self::MatrixMultiplication,
         Self::MatrixTranspose,
     ];
+
+    /// The paper's nine, then those that were added.
+    pub fn known() -> Vec<Self> {
+        Self::with_added(&Self::ALL)
+    }
+
+    /// Those of a plan, then those that were added and that the plan does not name.
+    pub fn with_added(of_plan: &[Self]) -> Vec<Self> {
+        let added = all_added().map(Self::Added).filter(|added| !of_plan.contains(added));
+        of_plan.iter().copied().chain(added).collect()
+    }
 
     /// The name as a plan writes it.
     pub fn as_str(self) -> &'static str {
@@ -328,11 +162,12 @@ impl WorkloadName {
             Self::RotatedDisplay => "rotated-display",
             Self::MatrixMultiplication => "matrix-multiplication",
             Self::MatrixTranspose => "matrix-transpose",
+            Self::Added(id) => id.name(),
         }
     }
 
     /// The name as in Table 4.
-    pub const fn title(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         match self {
             Self::CameraPreview => "Camera preview",
             Self::ImageScaling => "Image scaling",
@@ -343,6 +178,7 @@ impl WorkloadName {
             Self::RotatedDisplay => "Rotated display",
             Self::MatrixMultiplication => "Matrix multiplication",
             Self::MatrixTranspose => "Matrix transpose",
+            Self::Added(id) => id.title(),
         }
     }
 
@@ -358,15 +194,16 @@ impl WorkloadName {
             | Self::RotatedDisplay
             | Self::MatrixMultiplication
             | Self::MatrixTranspose => Category::II,
+            Self::Added(_) => Category::Added,
         }
     }
 
     /// The workload of this name, as a plan writes it.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.as_str() == name)
+        Self::known().into_iter().find(|known| known.as_str() == name)
     }
 
-    /// The workload in these sizes.
+    /// The workload in these sizes; one that was added has its own.
     pub fn build(self, shapes: &Shapes) -> Workload {
         let row = shapes.image_width * shapes.pixel_bytes;
         let rows = shapes.image_height;
@@ -383,12 +220,13 @@ impl WorkloadName {
         };
         let read = |buffer, tiles| Stream { buffer, write: false, tiles };
         let write = |buffer, tiles| Stream { buffer, write: true, tiles };
-        let master = |name, streams: &[Stream]| Master { name, streams: streams.to_vec() };
+        let master = Master::streaming;
         let filter = |halo| {
             let source = blocks(image, halo, Direction::Across);
             vec![master("accelerator", &[read(0, source), write(1, image)])]
         };
         let (arrays, masters) = match self {
+            Self::Added(id) => return id.workload(),
             Self::CameraPreview => (
                 vec![image],
                 vec![master("camera", &[write(0, image)]), master("display", &[read(0, image)])],
@@ -445,10 +283,8 @@ impl WorkloadName {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn lines(tiles: Tiles) -> Vec<u64> {
-        tiles.lines().collect()
-    }
+    use crate::papers::page_buddy::workload::added::PAPER;
+    use crate::papers::page_buddy::workload::streams::{TRANSACTION_BYTES, Traffic};
 
     #[test]
     fn names_are_those_of_plans() {
@@ -457,38 +293,9 @@ mod tests {
             assert_eq!(in_plan.as_str(), Some(name.as_str()));
             assert_eq!(WorkloadName::named(name.as_str()), Some(name));
         }
-    }
-
-    #[test]
-    fn raster_is_every_line_in_order() {
-        let expected: Vec<u64> = (0..57_600).map(|i| i * 64).collect();
-        assert_eq!(lines(Tiles::raster(5120, 720)), expected);
-    }
-
-    #[test]
-    fn vertical_steps_by_the_row() {
-        let all = lines(Tiles::vertical(5120, 720, 64));
-        assert_eq!(all.len(), 57_600);
-        assert_eq!(&all[..3], &[0, 5120, 10_240]);
-        assert_eq!(all[720], 64);
-        let wide = lines(Tiles::vertical(5120, 720, 128));
-        assert_eq!(&wide[..4], &[0, 64, 5120, 5184]);
-    }
-
-    /// Rows of 2400 bytes begin in the middle of a line every other time:
-    /// the shared line is transferred for both blocks that touch it.
-    #[test]
-    fn unaligned_blocks_touch_shared_lines() {
-        let tiles = Tiles { block_rows: 2, ..Tiles::vertical(2400, 4, 128) };
-        let first: Vec<u64> = lines(tiles).into_iter().take(10).collect();
-        assert_eq!(first, [0, 64, 2368, 2432, 2496, 4800, 4864, 7168, 7232, 7296]);
-    }
-
-    #[test]
-    fn halo_rows_are_clipped_at_the_edges() {
-        let tiles = Tiles { block_bytes: 64, block_rows: 2, halo_rows: 1, ..Tiles::raster(128, 4) };
-        let rows: Vec<u64> = lines(tiles).into_iter().map(|line| line / 128).collect();
-        assert_eq!(rows, [0, 1, 2, 0, 1, 2, 1, 2, 3, 1, 2, 3]);
+        let table = WorkloadName::ALL.map(|name| (name.as_str(), name.title()));
+        assert_eq!(table, PAPER);
+        assert_eq!(WorkloadName::known(), WorkloadName::ALL);
     }
 
     /// Every workload covers every line of every buffer it reads or writes.
@@ -505,7 +312,8 @@ mod tests {
                 for t in master.transactions() {
                     seen[t.buffer][(t.offset_bytes / TRANSACTION_BYTES) as usize] = true;
                 }
-                for stream in &master.streams {
+                let Traffic::Streams(streams) = &master.traffic else { unreachable!("listed") };
+                for stream in streams {
                     assert!(seen[stream.buffer].iter().all(|&s| s), "{}", workload.name);
                 }
             }
