@@ -152,7 +152,7 @@ fn a_plan_composes_them() {
     let found = series("tlb", |plan| {
         set(plan, "repeats.quick", "1");
         set(plan, "accesses.table4.workloads", ONE);
-        set(plan, "memory.blocks.block_frames", "[4]");
+        set(plan, "memory.blocks.block_frames", "[4, 16]");
         let names = r#"[
             { name = "CoLT" },
             { name = "CoLT on next fit", frames = "Next fit", scheme = "trad", tlb = "CoLT" },

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::papers::page_buddy::design::{self, Design, DesignsPlan};
 use crate::papers::page_buddy::dram::DramPlan;
-use crate::papers::page_buddy::dram::plan::Memory;
+use crate::papers::page_buddy::dram::plan::TimedMemory;
 use crate::papers::page_buddy::energy;
 use crate::papers::page_buddy::fields::{self, FieldsPlan, Gains, designs_of, name_under};
 use crate::papers::page_buddy::savings::{
@@ -156,7 +156,7 @@ impl SystemPlan {
         Ok(design::plan::designs(&self.designs, machine.bbs()?, machine.pbs()?))
     }
 
-    fn timed<'a>(&'a self, hardware: &'a Hardware, memory: &'a Memory) -> TimedSystem<'a> {
+    fn timed<'a>(&'a self, hardware: &'a Hardware, memory: &'a TimedMemory) -> TimedSystem<'a> {
         TimedSystem {
             study: &self.about.study,
             seed: self.about.seed,

@@ -16,7 +16,7 @@ use swath_trace::output;
 
 use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::design::tlb_kind::{Bringing, Masters};
-use crate::papers::page_buddy::dram::plan::Memory;
+use crate::papers::page_buddy::dram::plan::TimedMemory;
 use crate::papers::page_buddy::setting::{AnchorLog2, ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::translation::{
     Hardware, MeasureError, Program, failed, with_mapped,
@@ -216,12 +216,12 @@ pub(crate) struct TimedSystem<'a> {
     pub(crate) free_share: f64,
     /// A real machine's memory in place of free blocks of one size.
     pub(crate) real: Option<&'a Machine>,
-    pub(crate) memory: &'a Memory,
+    pub(crate) memory: &'a TimedMemory,
     /// True if the memory's commands are kept.
     pub(crate) record_commands: bool,
 }
 
-/// What is written of a run of the timed system.
+/// The part of a timed run that is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exported {
     /// The requests that the memory receives, walks included.
@@ -234,7 +234,7 @@ pub enum Exported {
 }
 
 /// A plan's hardware before this memory, as far as its format reaches.
-pub(crate) fn hardware(machine: &MachinePlan, memory: &Memory) -> Hardware {
+pub(crate) fn hardware(machine: &MachinePlan, memory: &TimedMemory) -> Hardware {
     let hardware = Hardware::of(machine);
     let frames = memory.config.len_bytes() / BASE_PAGE_BYTES;
     Hardware { frames: frames.min(hardware.frames), ..hardware }
@@ -390,9 +390,9 @@ impl TimedSystem<'_> {
                 Exported::Requests(format) => self.write_requests(point, format, file),
                 Exported::Commands { channel } => self.write_commands(point, channel, file),
             };
-            written.or_else(|what| {
+            written.map_err(|what| {
                 error = Some(what);
-                Err(std::io::Error::other("the run failed"))
+                std::io::Error::other("the run failed")
             })?
         });
         match (error, written) {
@@ -474,7 +474,7 @@ fn walk_cache_config(entries: u32, hardware: &Hardware) -> HierarchyConfig {
 
 /// The paper's system with what it leaves open, and with the buffers that the
 /// workload's masters share.
-fn config(machine: &SystemMachine, memory: &Memory, timed: &Timed) -> SystemConfig {
+fn config(machine: &SystemMachine, memory: &TimedMemory, timed: &Timed) -> SystemConfig {
     let mut config = SystemConfig { dram: memory.config.clone(), ..SystemConfig::paper() };
     config.outstanding_each = machine.outstanding_each;
     config.iommu.early_regular = machine.early_regular;

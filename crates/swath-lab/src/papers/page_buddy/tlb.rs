@@ -390,7 +390,8 @@ fn rate_figures(plan: &TlbPlan, grid: &Grid) -> Vec<Drawn> {
 /// Misses, page-table reads and blocks of all programs together.
 fn sum_figures(plan: &TlbPlan, grid: &Grid) -> Vec<Drawn> {
     let (kind, x, x_label) = x_axis(plan, grid);
-    let kind = if grid.values(LEVEL).len() == 1 { FigureKind::Bars } else { kind };
+    let one_level = grid.values(LEVEL).len() == 1;
+    let kind = if one_level { FigureKind::Bars } else { kind };
     type Of = fn(&Selection<'_>) -> Result<f64, Missing>;
     let sums: [(&str, &str, &str, Of); 3] = [
         ("Misses", "TLB misses per 1000 accesses", "misses_per_1000", |cells| {
@@ -409,7 +410,12 @@ fn sum_figures(plan: &TlbPlan, grid: &Grid) -> Vec<Drawn> {
                 let sum = |view: &View<'_>| {
                     of(&view.select().is(LEVEL, level.clone()).is(DESIGN, design.as_str()))
                 };
-                Some(grid.evidence(sum).ok()?.point(level.clone()))
+                let evidence = grid.evidence(sum).ok()?;
+                // Bars have categories, be the level a number or not.
+                Some(match one_level {
+                    true => evidence.point(level.to_string().as_str()),
+                    false => evidence.point(level.clone()),
+                })
             });
             Series::new(id, x, y, design, points)
         };

@@ -11,7 +11,7 @@ use crate::papers::page_buddy::beyond::mixed::{self, MixedPlan};
 use crate::papers::page_buddy::beyond::orders::{self, OrdersPlan, Reading};
 use crate::papers::page_buddy::design::{self, Design, DesignsPlan};
 use crate::papers::page_buddy::dram::DramPlan;
-use crate::papers::page_buddy::dram::plan::Memory;
+use crate::papers::page_buddy::dram::plan::TimedMemory;
 use crate::papers::page_buddy::fields::name_under;
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
 use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan, blocks_bytes, check_free};
@@ -332,7 +332,7 @@ fn on_demand(plan: &BeyondPlan, run: &Run<'_>, designs: &[Design]) -> Result<Gri
 fn timed_system<'a>(
     plan: &'a BeyondPlan,
     hardware: &'a Hardware,
-    memory: &'a Memory,
+    memory: &'a TimedMemory,
 ) -> TimedSystem<'a> {
     TimedSystem {
         study: &plan.about.study,

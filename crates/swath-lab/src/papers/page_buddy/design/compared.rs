@@ -94,7 +94,7 @@ pub struct Design {
     pub scheme: Scheme,
     /// The TLB; the one that belongs to the scheme if not given.
     pub tlb: Option<TlbKind>,
-    /// What it has of its own where a plan's machine has another.
+    /// The hardware of its own where a plan's machine has another.
     pub own: OwnHardware,
 }
 

@@ -75,7 +75,7 @@ impl Default for DramPlan {
 
 /// A memory, ready to be built.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct TimedMemory {
     /// Its configuration.
     pub(crate) config: DramConfig,
     /// The currents of its chips, where they are known.
@@ -95,7 +95,7 @@ impl DramPlan {
     ///
     /// # Errors
     /// [`Refused`]: never for a plan that was read, unless a part's file has changed.
-    pub(crate) fn memory(&self) -> Result<Memory, Refused> {
+    pub(crate) fn memory(&self) -> Result<TimedMemory, Refused> {
         let refused = |key: &str, why: String| Refused { key: format!("dram.{key}"), why };
         let fault = |fault: PartFault| refused("part", fault.to_string());
         let DataSheet { part, currents } = self.part.data_sheet().map_err(fault)?;
@@ -137,14 +137,14 @@ impl DramPlan {
             };
             refused(key, error.to_string())
         })?;
-        Ok(Memory { config, currents })
+        Ok(TimedMemory { config, currents })
     }
 
     /// Returns the memory of a study.
     ///
     /// # Errors
     /// [`StudyError::Machine`], if a part's file has changed since the plan was read.
-    pub(crate) fn memory_of(&self, study: &str) -> Result<Memory, StudyError> {
+    pub(crate) fn memory_of(&self, study: &str) -> Result<TimedMemory, StudyError> {
         self.memory().map_err(|Refused { key, why }| StudyError::Machine {
             study: study.to_owned(),
             what: format!("{key}: {why}"),

@@ -28,7 +28,7 @@ pub enum AddWorkloadError {
     Size {
         /// Its name.
         name: &'static str,
-        /// What is too few or too many.
+        /// The part of it that is too few or too many.
         what: &'static str,
     },
     /// A transaction that is not within a buffer.
