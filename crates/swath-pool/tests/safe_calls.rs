@@ -2,7 +2,7 @@
 //!
 //! | function | hostile case |
 //! |---|---|
-//! | `BufferPool::{usable_size, contains}` | every kind of wrong address |
+//! | `BufferPool::{usable_size, place_of, contains}` | every kind of wrong address |
 //! | `BufferPool::attach`, `LocalHeap::{pool, as_raw}`, `Drop` | a heap that is forgotten, more heaps than slots |
 //! | `BufferPool::{check, stats, purge, purge_all, with_source, options}` | a pool without units or heaps; every flip of `flips.rs` |
 //! | `LocalHeap::{allocate, allocate_fast, allocate_current, allocate_zeroable}` | every extreme size and alignment |
@@ -26,9 +26,44 @@ fn wild_addresses_are_no_blocks() {
     let heap = arena.pool.attach().unwrap();
     for at in wild() {
         assert!(arena.pool.usable_size(at).is_err(), "{at:?}");
+        assert!(arena.pool.place_of(at).is_err(), "{at:?}");
         let inside = (arena.base.addr()..arena.base.addr().saturating_add(8 * UNIT_BYTES))
             .contains(&at.addr());
         assert_eq!(arena.pool.contains(at.addr().get()), inside);
+    }
+    assert_eq!(heap.pool().check(), Ok(()));
+}
+
+/// A slot's place names the slot before it in its superblock; a first slot and a segment have none.
+#[test]
+fn a_place_is_that_of_the_pool() {
+    let arena = arena(256, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    for size in [1, 100, 1000, SLOT_BYTES_MAX, SLOT_BYTES_MAX + 1, 300_000] {
+        let mut blocks: Vec<_> = (0..20).filter_map(|_| heap.allocate(size, 16).ok()).collect();
+        blocks.sort();
+        let places: Vec<_> =
+            blocks.iter().map(|&block| arena.pool.place_of(block).unwrap()).collect();
+        assert!(places.iter().all(|place| place.is_segment == (size > SLOT_BYTES_MAX)));
+        let mut with_one_before = 0;
+        for (block, place) in blocks.iter().zip(&places) {
+            assert_eq!(place.len_bytes, arena.pool.usable_size(*block).unwrap());
+            if let Some(before) = place.before {
+                with_one_before += 1;
+                assert_eq!(before.addr().get() + place.len_bytes, block.addr().get());
+                let known = arena.pool.place_of(before);
+                assert!(
+                    known.is_err() || known == Ok(places[blocks.binary_search(&before).unwrap()])
+                );
+            }
+        }
+        assert!(size > SLOT_BYTES_MAX || with_one_before > 0, "{size}");
+        assert!(size <= SLOT_BYTES_MAX || with_one_before == 0, "{size}");
+        for block in blocks {
+            // SAFETY: not used after.
+            unsafe { heap.free(block).unwrap() };
+            assert!(arena.pool.place_of(block).is_err());
+        }
     }
     assert_eq!(heap.pool().check(), Ok(()));
 }

@@ -145,3 +145,55 @@ impl Canary {
         filled.iter().all(|&byte| byte == self.fill())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_canary_tells_and_no_flipped_bit_stays_unseen() {
+        let canary = Canary::new();
+        let mut words = [0_u64; 20];
+        let block = NonNull::from(&mut words).cast::<u8>();
+        let origins = [Origin::Malloc, Origin::New, Origin::NewArray];
+        for len_bytes in (16..=160).step_by(16) {
+            for user_bytes in 0..=len_bytes - CANARY_BYTES {
+                let origin = origins[user_bytes % 3];
+                let kept = Kept { user_bytes, origin, waits: user_bytes % 2 == 1 };
+                // SAFETY: in the words, which nothing else uses meanwhile.
+                unsafe {
+                    canary.write(block, len_bytes, kept);
+                    assert_eq!(canary.read(block, len_bytes), Some(kept));
+                    assert!(canary.is_filled(block, len_bytes, user_bytes));
+                    // What a write beyond the user's bytes reaches.
+                    for at in user_bytes..len_bytes {
+                        let byte = block.byte_add(at);
+                        for bit in 0..8 {
+                            byte.write(byte.read() ^ 1 << bit);
+                            let seen = canary.read(block, len_bytes) == Some(kept)
+                                && canary.is_filled(block, len_bytes, user_bytes);
+                            let is_filled = at < user_bytes + FILLED_MAX;
+                            let is_word = at >= len_bytes - CANARY_BYTES;
+                            assert_eq!(seen, !is_filled && !is_word, "{len_bytes}, {at}, {bit}");
+                            byte.write(byte.read() ^ 1 << bit);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_canary_belongs_to_its_address() {
+        let canary = Canary::new();
+        let mut words = [0_u64; 4];
+        let block = NonNull::from(&mut words).cast::<u8>();
+        // SAFETY: in the words.
+        unsafe {
+            canary.write_unused(block, 16);
+            assert!(canary.read(block, 16).is_some());
+            block.cast::<u64>().add(3).write(block.cast::<u64>().add(1).read());
+            assert_eq!(canary.read(block.byte_add(16), 16), None);
+        }
+    }
+}

@@ -413,9 +413,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let (index, found) = self.find(address)?;
         let len_bytes = self.usable_size_of(address, index, found)?;
         let is_segment = found == Found::Segment;
-        let is_first = block.addr() == self.unit_start(index).addr();
-        // SAFETY: in the same superblock, whose slots follow one another.
-        let before = (!is_segment && !is_first).then(|| unsafe { block.byte_sub(len_bytes) });
+        let first = self.unit_start(index);
+        let within = address - first.addr().get();
+        let before = (!is_segment).then(|| within.checked_sub(len_bytes)).flatten();
+        let before = before.and_then(|at| NonNull::new(first.as_ptr().wrapping_add(at)));
         Ok(BlockPlace { len_bytes, is_segment, before })
     }
 
