@@ -130,7 +130,7 @@ fn a_part_that_is_wrong_is_refused_with_file_key_and_line() {
         assert!(good.contains(from), "{from}");
         fs::write(&file, good.replacen(from, to, 1)).expect("written");
         let error = run("system", |plan| {
-            set(plan, &format!("dram.part = {:?}", file.display().to_string()))
+            set(plan, &format!("dram.part = {:?}", file.display().to_string()));
         });
         let error = error.expect_err("it is refused");
         assert!(error.contains("dram.part: ") && error.contains(says), "{to}: {error}");
@@ -140,7 +140,9 @@ fn a_part_that_is_wrong_is_refused_with_file_key_and_line() {
     for (part, says) in
         [("ddr6", "there are ddr3-800"), ("none.toml", "none.toml"), ("", "no part")]
     {
-        let error = run("system", |plan| set(plan, &format!("dram.part = {part:?}")));
+        let error = run("system", |plan| {
+            set(plan, &format!("dram.part = {part:?}"));
+        });
         let error = error.expect_err("it is refused");
         assert!(error.contains(says) && error.contains("dram.part: "), "{part}: {error}");
     }
