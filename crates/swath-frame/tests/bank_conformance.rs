@@ -7,7 +7,7 @@ use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BankPreference, BoundaryPlacement,
     ListPlacement, Placement, PoolPlacement, PoolPolicy,
 };
-use swath_frame::{ByteRange, MemoryMap, ZoneAllocator};
+use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
 
 /// Areas, the zone's span, frames of a bank, order of the largest block.
 type Shape = (&'static [(u64, u64)], (u64, u64), u64, u8);
@@ -92,4 +92,91 @@ fn adaptive() {
             check(|| PoolPlacement::new(PoolPolicy { kernel, user }), SHAPES, 2, 1200);
         }
     }
+}
+
+/// Begun in any state, a zone has exactly the other frames free, keeps its invariants, and once the
+/// frames in use are given back it is as good as new.
+fn begin<P: Placement>(rule: impl Fn() -> P) {
+    for &(areas, (start, count), frames, top) in SHAPES {
+        let ranges: Vec<_> = areas
+            .iter()
+            .map(|&(start, count)| ByteRange::of_frames(Extent::new(Pfn::new(start), count)))
+            .collect();
+        let mut storage = vec![Extent::default(); ranges.len()];
+        let map = MemoryMap::new(&ranges, &mut storage).unwrap();
+        let zone = Extent::new(Pfn::new(start), count);
+        let banks = BankLayout::new(Pfn::new(0), frames, Order::known(top)).unwrap();
+        let words = BankBuddy::<Vec<u64>, P>::storage_words(&map, zone, banks, &rule()).unwrap();
+        for seed in 1..20u64 {
+            let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut draw = |below: u64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (random >> 33) % below
+            };
+            let (mut used, mut at) = (Vec::new(), draw(2 * frames));
+            while at < 4096 {
+                let run = Extent::new(Pfn::new(at), 1 + draw(frames));
+                let mobility = Mobility::ALL[draw(3) as usize];
+                used.push((run, mobility));
+                at = run.end().raw() + draw(3 * frames);
+            }
+            let begun = BankBuddy::from_state(
+                &map,
+                zone,
+                banks,
+                rule(),
+                vec![seed; words],
+                used.iter().copied(),
+            );
+            let mut buddy = begun.unwrap();
+            assert_eq!(buddy.check(), Ok(()));
+            let own: Vec<Pfn> =
+                map.areas().iter().flat_map(|area| area.intersect(zone).iter()).collect();
+            let is_used = |frame: &Pfn| used.iter().any(|(run, _)| run.contains(*frame));
+            for frame in &own {
+                assert_eq!(buddy.is_free(*frame), !is_used(frame), "{frame} of {used:?}");
+            }
+            let taken: Vec<_> = own.into_iter().filter(is_used).collect();
+            assert_eq!(buddy.free_frames(), buddy.total_frames() - taken.len() as u64);
+            for bank in (0..buddy.banks()).filter_map(|bank| buddy.bank(bank)) {
+                assert!(!bank.isolated);
+            }
+            for frame in taken {
+                buddy.free(frame, Order::BASE).unwrap();
+            }
+            assert_eq!(buddy.check(), Ok(()));
+            assert_eq!(buddy.free_frames(), buddy.total_frames());
+        }
+    }
+}
+
+#[test]
+fn begun_with_frames_in_use() {
+    begin(|| ArrayPlacement);
+    begin(|| ListPlacement::new(true));
+    begin(|| PoolPlacement::new(PoolPolicy::PACKED));
+    begin(|| PoolPlacement::new(PoolPolicy::PAPER));
+    begin(|| BoundaryPlacement::new(64));
+}
+
+/// A bank serves those that use most of it, also where it holds frames of the others.
+#[test]
+fn a_bank_begins_in_the_pool_of_most_of_its_frames() {
+    let zone = Extent::new(Pfn::new(0), 4 << 10);
+    let mut areas = [Extent::default(); 1];
+    let map = MemoryMap::new(&[ByteRange::of_frames(zone)], &mut areas).unwrap();
+    let banks = BankLayout::new(Pfn::new(0), 1 << 10, Order::known(9)).unwrap();
+    let rule = PoolPlacement::new(PoolPolicy::PACKED);
+    let words = BankBuddy::<Vec<u64>, _>::storage_words(&map, zone, banks, &rule).unwrap();
+    let used = [
+        (Extent::new(Pfn::new(0), 10), Mobility::Movable),
+        (Extent::new(Pfn::new(20), 11), Mobility::Reclaimable),
+        (Extent::new(Pfn::new(1024), 10), Mobility::Movable),
+        // From one bank into the next.
+        (Extent::new(Pfn::new(2043), 10), Mobility::Unmovable),
+    ];
+    let buddy = BankBuddy::from_state(&map, zone, banks, rule, vec![0; words], used).unwrap();
+    let pools = [0, 1, 2, 3].map(|bank| buddy.bank(bank).unwrap().pool.unwrap());
+    use swath_frame::zone::bank::BankPool::{Kernel, Offline, User};
+    assert_eq!(pools, [Kernel, User, Kernel, Offline]);
 }

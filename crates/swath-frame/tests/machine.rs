@@ -19,6 +19,7 @@ use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, BoundaryPlacement, ListPlacement, Placement,
     PoolPlacement,
 };
+use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 use swath_frame::{
     BlockRequest, BuddyConfig, ByteRange, FrameAllocator, FrameFreeError, IsolateError, Isolation,
     LinuxZone, Machine, MachineConfig, MachineHandle, MemoryMap, MemoryUnit, Mobility, PageZone,
@@ -511,6 +512,59 @@ fn machines_that_cannot_be() {
         used[0].allocate(Order::BASE, Mobility::Movable).unwrap();
         let frames = MachineError::Frames { zone: 0, present: 4096, free: 4095 };
         assert_eq!(build(config(2), used, lists, words), Some(frames));
+    });
+}
+
+/// A machine begins with frames in use, which their owners give back; what does not agree with the
+/// zones is refused.
+#[test]
+fn machines_that_begin_with_frames_in_use() {
+    with_map(&[extent(0, 4096)], |map| {
+        let layout = Layout::new(map, &[extent(0, 4096)], LayoutConfig::default()).unwrap();
+        let size = Linux::size(map, &layout, config(2));
+        let used = [
+            (extent(3, 1000), Mobility::Movable),
+            (extent(1500, 1), Mobility::Unmovable),
+            (extent(2048, 512), Mobility::Reclaimable),
+        ];
+        let build = |used: &[(Extent, Mobility)], taken: &[(Extent, Mobility)]| {
+            let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(map.span())];
+            let mut owner = |frame| {
+                let mut own = taken.iter().filter(|(extent, _)| extent.contains(frame));
+                own.next().map(|(_, mobility)| *mobility)
+            };
+            let zone = LinuxZone::from_state(
+                map,
+                map.span(),
+                PAGEBLOCK_ORDER,
+                storage,
+                &mut owner,
+                &mut |_| Mobility::Movable,
+            );
+            let lists = vec![PerCpuLists::default(); size.lists];
+            let words = vec![7; size.words];
+            let zones = vec![zone.unwrap()];
+            let used = used.iter().copied();
+            Machine::from_state(map, layout.clone(), config(2), zones, lists, words, used)
+        };
+        let mut machine = build(&used, &used).unwrap();
+        assert_eq!(machine.check(), Ok(()));
+        assert_eq!(machine.free_frames(), 4096 - 1513);
+        assert_eq!(machine.owner(Pfn::new(1002)), Some(Mobility::Movable));
+        assert_eq!(machine.owner(Pfn::new(2048)), Some(Mobility::Unmovable));
+        assert_eq!(machine.owner(Pfn::new(1003)), None);
+        for (extent, _) in used {
+            assert_eq!(machine.free(extent, 1), Ok(()));
+        }
+        machine.drain();
+        assert_eq!((machine.check(), machine.free_frames()), (Ok(()), 4096));
+
+        let less = MachineError::Frames { zone: 0, present: 4096, free: 4096 - 1513 };
+        assert_eq!(build(&used[..2], &used).err(), Some(less));
+        for bad in [extent(1000, 10), extent(4000, 97), extent(9000, 1)] {
+            let twice = [used[0], (bad, Mobility::Movable)];
+            assert_eq!(build(&twice, &used).err(), Some(MachineError::Used { extent: bad }));
+        }
     });
 }
 

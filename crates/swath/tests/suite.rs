@@ -11,6 +11,7 @@ mod hostile;
 mod plans;
 mod program;
 mod real_memory;
+mod replay_start;
 mod resume;
 mod study_command;
 mod sweep;

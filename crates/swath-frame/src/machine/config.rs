@@ -1,5 +1,7 @@
 //! The configuration of a machine, and the errors of building one.
 
+use swath_arch::Extent;
+
 /// The most CPUs of a machine.
 pub const CPUS_MAX: usize = 1024;
 
@@ -42,7 +44,7 @@ pub enum MachineError {
         /// Number given.
         given: usize,
     },
-    /// A zone has another number of frames than in the layout, or some are in use.
+    /// A zone has another number of frames than in the layout, or of free ones than there are.
     #[error("zone {zone} has {present} frames, of which {free} are free")]
     Frames {
         /// The zone's number.
@@ -51,6 +53,12 @@ pub enum MachineError {
         present: u64,
         /// Frames that the zone says are free.
         free: u64,
+    },
+    /// Frames said to be in use are no frames of the map, or stand twice.
+    #[error("{extent} is not free, or no memory")]
+    Used {
+        /// The extent.
+        extent: Extent,
     },
     /// There are no CPUs, or more than [`CPUS_MAX`].
     #[error("{cpus} CPUs, not from 1 to {CPUS_MAX}")]

@@ -82,6 +82,8 @@ pub struct Machine<Zs, Ls, W> {
     /// from there first try to leave pageblocks unmixed.
     pub(crate) preferred: [[Option<(u8, bool)>; ZoneKind::ALL.len()]; NODES_MAX],
     config: MachineConfig,
+    /// Requests that mixed a pageblock after all, if every request is to avoid it.
+    mixed_at_last: Option<u64>,
 }
 
 /// The watermark that a request has to leave untouched.
@@ -156,7 +158,25 @@ where
         config: MachineConfig,
         zones: Zs,
         lists: Ls,
+        words: W,
+    ) -> Result<Self, MachineError> {
+        Self::from_state(map, layout, config, zones, lists, words, [])
+    }
+
+    /// Like [`new`](Self::new), but the frames of the extents in `used` are in use for owners of
+    /// this mobility, in the zones' allocators as well. Nothing waits in per-CPU lists. O(words), and
+    /// O(n / 64) for n frames in use.
+    ///
+    /// # Errors
+    /// A [`MachineError`].
+    pub fn from_state(
+        map: &MemoryMap<'_>,
+        layout: Layout,
+        config: MachineConfig,
+        zones: Zs,
+        lists: Ls,
         mut words: W,
+        used: impl IntoIterator<Item = (Extent, Mobility)>,
     ) -> Result<Self, MachineError> {
         if config.cpus == 0 || config.cpus > CPUS_MAX {
             return Err(MachineError::Cpus { cpus: config.cpus });
@@ -173,14 +193,20 @@ where
             let given = zones.len();
             return Err(MachineError::Zones { needed: layout.zones().len(), given });
         }
+        let usage = Usage::new(map.span(), &layout);
+        usage.reset(&mut words[usage.range()], map, &layout);
+        for (extent, mobility) in used {
+            if extent.checked_end().is_none() || !usage.is_free(&words, extent) {
+                return Err(MachineError::Used { extent });
+            }
+            usage.allocate(&mut words, &layout, extent, mobility == Mobility::Movable);
+        }
         for (at, (zone, expected)) in zones.iter().zip(layout.zones()).enumerate() {
             let (present, free) = (expected.present_frames, zone.free_frames());
-            if (zone.total_frames(), free) != (present, present) {
+            if (zone.total_frames(), free) != (present, usage.counts(&words, expected.span).free) {
                 return Err(MachineError::Frames { zone: at, present, free });
             }
         }
-        let usage = Usage::new(map.span(), &layout);
-        usage.reset(&mut words[usage.range()], map, &layout);
 
         let mut states = [ZoneState::default(); ZONES_MAX];
         let mut entries_at = usage.words();
@@ -198,7 +224,9 @@ where
                 first.flatten().map(|zone| (zone as u8, avoids_mixing(&layout, zone)))
             })
         });
-        let mut machine = Self { layout, zones, lists, words, usage, states, preferred, config };
+        let mixed_at_last = None;
+        let mut machine =
+            Self { layout, zones, lists, words, usage, states, preferred, config, mixed_at_last };
         for zone in 0..machine.zones.len() {
             for cpu in 0..config.cpus {
                 if machine.states[zone].lists.is_some() {
@@ -209,6 +237,22 @@ where
             }
         }
         Ok(machine)
+    }
+
+    /// The kernel's `vm.defrag_mode` (from 6.15 on) from now on, as far as it goes without reclaim and
+    /// compaction: a request mixes a pageblock with another mobility only when no zone of any node
+    /// serves it otherwise above its min watermark. The kernel reclaims and compacts before that;
+    /// [`mixed_at_last`](Self::mixed_at_last) counts how often it would.
+    pub fn set_defrag_mode(&mut self) {
+        self.mixed_at_last = Some(0);
+        let all = self.preferred.iter_mut().flatten().flatten();
+        all.for_each(|(_, unmixed)| *unmixed = true);
+    }
+
+    /// Requests that no zone served without mixing a pageblock, nor with what waits in per-CPU lists:
+    /// 0 but in [`defrag_mode`](Self::set_defrag_mode).
+    pub fn mixed_at_last(&self) -> u64 {
+        self.mixed_at_last.unwrap_or(0)
     }
 
     /// Returns the division of the memory.
@@ -344,7 +388,8 @@ where
         loop {
             let zone = self.layout.zonelist(request.node, request.highest).nth(nth)?;
             // Another node's memory costs more than mixed pageblocks do.
-            if unmixed && self.layout.zones()[zone].node != request.node {
+            let stays = unmixed && self.mixed_at_last.is_none();
+            if stays && self.layout.zones()[zone].node != request.node {
                 return None;
             }
             if self.may_allocate(zone, request.order, request.highest, level)
@@ -422,6 +467,11 @@ where
     fn allocate_slowly(&mut self, request: &BlockRequest, unmixed: bool) -> Option<Pfn> {
         let last = if request.urgent { WatermarkLevel::None } else { WatermarkLevel::Min };
         let mut taken = self.scan(request, WatermarkLevel::Low, unmixed, 1);
+        if taken.is_none() && self.mixed_at_last.is_some() {
+            taken = self.scan(request, WatermarkLevel::Min, true, 0);
+            let count = u64::from(taken.is_none());
+            self.mixed_at_last = self.mixed_at_last.map(|before| before + count);
+        }
         if unmixed {
             taken = taken.or_else(|| self.scan(request, WatermarkLevel::Low, false, 0));
         }

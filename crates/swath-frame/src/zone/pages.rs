@@ -81,14 +81,28 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
         map: &MemoryMap<'_>,
         config: BuddyConfig,
         unit: Order,
+        storage: W,
+    ) -> Result<Self, BuildError> {
+        let mut zone = Self::new_allocated(map, config, unit, storage)?;
+        zone.state.free_all(map, &mut zone.storage);
+        Ok(zone)
+    }
+
+    /// Like [`new`](Self::new), but all frames are in use: the caller frees those that are not.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn new_allocated(
+        map: &MemoryMap<'_>,
+        config: BuddyConfig,
+        unit: Order,
         mut storage: W,
     ) -> Result<Self, BuildError> {
         let (needed_words, given_words) = (Self::storage_words(map, config, unit), storage.len());
         if needed_words > given_words {
             return Err(BuildError::Storage { needed_words, given_words });
         }
-        let mut state = State::new(map, config, &mut storage)?;
-        state.free_all(map, &mut storage);
+        let state = State::new(map, config, &mut storage)?;
         let aside_at = State::<R, H>::storage_words(map, config);
         let isolated_at = aside_at + state.allocated_words;
         let copy_words = (needed_words - aside_at) / Self::copies();

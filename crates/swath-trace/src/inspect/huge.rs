@@ -52,9 +52,6 @@ pub struct HugePages {
     pub blockers: [Blocker; FrameKind::COUNT],
 }
 
-const MOVABLE: [FrameKind; 4] =
-    [FrameKind::File, FrameKind::Anon, FrameKind::LargeFolio, FrameKind::HugeTlb];
-
 impl HugePages {
     /// Judges the places among these units, ascending: huge pages of [`HUGE_FRAMES`] or a multiple
     /// of it. A place that is free but for unmarked frames is movable, with none to move, if these
@@ -90,7 +87,7 @@ impl HugePages {
                 continue;
             }
             pages.places += 1;
-            let can_move: u64 = MOVABLE.into_iter().map(count).sum();
+            let can_move: u64 = FrameKind::MOVABLE.into_iter().map(count).sum();
             let fixed = frames - count(FrameKind::Free) - drained - can_move;
             if count(FrameKind::Free) == frames {
                 pages.free += 1;
@@ -119,9 +116,7 @@ impl HugePages {
         }
         for kind in FrameKind::ALL {
             let frames = counts[usize::from(kind.code())];
-            let is_free = kind == FrameKind::Free
-                || kind == FrameKind::Unknown && unmarked == UnknownFrames::Free;
-            if frames == 0 || is_free || MOVABLE.contains(&kind) {
+            if frames == 0 || kind.is_free(unmarked) || kind.is_movable() {
                 continue;
             }
             let blocker = &mut self.blockers[usize::from(kind.code())];

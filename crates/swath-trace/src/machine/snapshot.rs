@@ -80,6 +80,23 @@ impl FrameKind {
         Self::Absent,
     ];
 
+    /// The kinds whose frames can be moved. Linux does not show which of them are pinned.
+    pub const MOVABLE: [Self; 4] = [Self::File, Self::Anon, Self::LargeFolio, Self::HugeTlb];
+
+    /// Returns true if its frames can be moved.
+    pub fn is_movable(self) -> bool {
+        Self::MOVABLE.contains(&self)
+    }
+
+    /// Returns true if its frames are free.
+    pub fn is_free(self, unknown: UnknownFrames) -> bool {
+        match self {
+            Self::Free => true,
+            Self::Unknown => unknown == UnknownFrames::Free,
+            _ => false,
+        }
+    }
+
     /// The kind's code in the file.
     pub const fn code(self) -> u8 {
         self as u8
@@ -331,11 +348,7 @@ impl Snapshot {
     pub fn free_extents(&self, unknown: UnknownFrames) -> impl Iterator<Item = Extent> + '_ {
         let mut runs = self
             .runs()
-            .filter(move |run| match run.kind {
-                FrameKind::Free => true,
-                FrameKind::Unknown => unknown == UnknownFrames::Free,
-                _ => false,
-            })
+            .filter(move |run| run.kind.is_free(unknown))
             .map(|run| run.extent)
             .peekable();
         std::iter::from_fn(move || {

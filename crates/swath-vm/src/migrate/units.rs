@@ -32,7 +32,7 @@ use swath_frame::zone::bank::{
 use swath_frame::zone::linux::Observe;
 use swath_frame::{
     BlockRequest, Hardening, HotplugError, Isolation, LinuxZone, Machine, MemoryUnit, Mobility,
-    PerCpuLists, ZoneAllocator, ZoneKind,
+    PageZone, PerCpuLists, Rule, ZoneAllocator, ZoneKind,
 };
 
 use crate::migrate::daemon::{
@@ -80,6 +80,7 @@ pub trait Emptying: ZoneAllocator {
 impl<A: DerefMut<Target = [u64]>, O: Observe, H: Hardening> Emptying for LinuxZone<A, O, H> {}
 impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for ArrayBuddy<A, H> {}
 impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for ListBuddy<A, H> {}
+impl<A: DerefMut<Target = [u64]>, R: Rule, H: Hardening> Emptying for PageZone<A, R, H> {}
 
 impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for BoundaryBuddy<A, H> {
     /// Returns true for the banks of the movable region but for the one at the boundary: the

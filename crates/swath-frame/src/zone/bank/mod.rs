@@ -19,6 +19,7 @@ pub(crate) mod records;
 pub(crate) mod rows;
 pub mod scan;
 pub(crate) mod single;
+pub(crate) mod state;
 pub(crate) mod walk;
 
 pub use boundary::BoundaryPlacement;

@@ -28,5 +28,6 @@ pub mod recorded;
 pub(crate) mod reel;
 pub mod replay;
 pub mod setting;
+pub mod shootout;
 pub(crate) mod track;
 pub mod working_set;

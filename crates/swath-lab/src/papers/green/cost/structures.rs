@@ -125,7 +125,8 @@ fn statement<F>(design: AllocatorName, part: &str, paper: f64) -> Statement<F> {
                  words that each frame has, which are not counted",
             )
         }
-        (_, Name::Linux | Name::LinuxMovable) => {
+        (_, Name::Pbs) => Statement::at_most("Table II", &lists, paper - OTHER_BYTES, 0.0),
+        (_, Name::Linux | Name::LinuxMovable | Name::LinuxDefrag) => {
             Statement::at_most("Table II", &lists, paper - OTHER_BYTES, 0.0)
                 .cause("The pageblocks' mobilities are counted here; Linux keeps them elsewhere.")
         }

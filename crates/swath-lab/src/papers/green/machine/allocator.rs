@@ -1,15 +1,19 @@
 //! The allocators that the green memory manager's studies compare, and what
 //! the machine needs of each beyond the interface of every zone.
 
+use rand::RngExt;
 use serde::{Deserialize, Serialize};
-use swath_arch::{Extent, Order};
+use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::bank::{
     AdaptiveBuddy, ArrayBuddy, ArrayPlacement, BankBuddy, BankLayout, BoundaryBuddy,
     BoundaryPlacement, ListBuddy, ListPlacement, Placement, PoolPlacement, PoolPolicy,
 };
-use swath_frame::zone::linux::{Fallback, Observe, PAGEBLOCK_ORDER};
-use swath_frame::{LinuxZone, MemoryMap, Mobility};
+use swath_frame::zone::linux::{Fallback, ORDER_MAX, Observe, PAGEBLOCK_ORDER};
+use swath_frame::{BuddyConfig, ByteRange, LinuxZone, MemoryMap, Mobility, PageZone};
 use swath_vm::migrate::units::Emptying;
+
+use crate::papers::green::machine::start::MachineStart;
+use crate::source::memory::random;
 
 /// An allocator of the comparison.
 #[derive(
@@ -32,6 +36,9 @@ pub enum AllocatorName {
     Linux,
     /// The same with half of each node as `ZONE_MOVABLE` at most.
     LinuxMovable,
+    /// The same with `vm.defrag_mode`, without its reclaim and compaction: what these would be done
+    /// for counts as a stall.
+    LinuxDefrag,
     /// The array-based bank-buddy (section IV-A).
     BankArray,
     /// The list-based bank-buddy with its most recently used bank (section IV-B).
@@ -42,18 +49,22 @@ pub enum AllocatorName {
     Adaptive,
     /// Adaptive-Buddy that serves from the fullest bank of a pool.
     AdaptivePacked,
+    /// The page buddy system with the head-of-list rule (Duong and Hur), which knows of no mobility.
+    Pbs,
 }
 
 impl AllocatorName {
     /// Every allocator.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Linux,
         Self::LinuxMovable,
+        Self::LinuxDefrag,
         Self::BankArray,
         Self::BankList,
         Self::Contiguitas,
         Self::Adaptive,
         Self::AdaptivePacked,
+        Self::Pbs,
     ];
 
     /// Its name in plans.
@@ -61,11 +72,13 @@ impl AllocatorName {
         match self {
             Self::Linux => "linux",
             Self::LinuxMovable => "linux-movable",
+            Self::LinuxDefrag => "linux-defrag",
             Self::BankArray => "bank-array",
             Self::BankList => "bank-list",
             Self::Contiguitas => "contiguitas",
             Self::Adaptive => "adaptive",
             Self::AdaptivePacked => "adaptive-packed",
+            Self::Pbs => "pbs",
         }
     }
 
@@ -74,11 +87,13 @@ impl AllocatorName {
         match self {
             Self::Linux => "Linux",
             Self::LinuxMovable => "Linux, ZONE_MOVABLE",
+            Self::LinuxDefrag => "Linux, defrag_mode",
             Self::BankArray => "Bank-Array",
             Self::BankList => "Bank-List",
             Self::Contiguitas => "Contiguitas",
             Self::Adaptive => "Adaptive-Buddy",
             Self::AdaptivePacked => "Adaptive-Buddy, packed",
+            Self::Pbs => "PBS, head of list",
         }
     }
 }
@@ -143,6 +158,14 @@ pub(crate) trait GreenZone: Emptying + Sized {
     /// The zone at its beginning, all free, or the reason why there cannot be one.
     fn build(place: &ZonePlace<'_>, name: AllocatorName) -> Result<Self, String>;
 
+    /// The zone with the frames in use that a machine starts with, or the reason why there cannot be
+    /// one.
+    fn begin(
+        place: &ZonePlace<'_>,
+        name: AllocatorName,
+        start: &MachineStart,
+    ) -> Result<Self, String>;
+
     /// Requests that were served from memory of the other kind, where the
     /// allocator counts them.
     fn fallbacks(&self) -> Option<u64> {
@@ -171,6 +194,44 @@ pub(crate) fn linux(place: &ZonePlace<'_>) -> Result<LinuxZone<Vec<u64>>, String
 /// part of an allocation's time.
 fn touched(words: usize) -> Vec<u64> {
     vec![u64::MAX; words]
+}
+
+/// Linux's zone in a state. Its free lists are in a random order.
+fn linux_begin(place: &ZonePlace<'_>, start: &MachineStart) -> Result<LinuxZone<Vec<u64>>, String> {
+    let storage = touched(LinuxZone::<Vec<u64>>::storage_words(place.span));
+    let mut owner = |frame| start.owner(frame, Order::BASE);
+    let mut pageblock = |frame| start.pageblock(Extent::block_around(frame, PAGEBLOCK_ORDER));
+    let zone = LinuxZone::from_state(
+        place.map,
+        place.span,
+        PAGEBLOCK_ORDER,
+        storage,
+        &mut owner,
+        &mut pageblock,
+    );
+    let mut zone = zone.map_err(|error| error.to_string())?;
+    let mut random = random(start.seed(), place.span.start.raw());
+    for order in (0..=ORDER_MAX.k()).map(|k| Order::known(k as u8)) {
+        for mobility in Mobility::ALL {
+            let mut blocks: Vec<Pfn> = zone.list(order, mobility).collect();
+            while !blocks.is_empty() {
+                let nth = random.random_range(0..blocks.len());
+                zone.bring_forward(blocks.swap_remove(nth));
+            }
+        }
+    }
+    Ok(zone)
+}
+
+fn bank_begin<P: Placement>(
+    place: &ZonePlace<'_>,
+    rule: P,
+    start: &MachineStart,
+) -> Result<BankBuddy<Vec<u64>, P>, String> {
+    let storage = touched(bank_words(place, &rule)?);
+    let used = start.used().iter().copied();
+    let zone = BankBuddy::from_state(place.map, place.span, place.banks, rule, storage, used);
+    zone.map_err(|error| error.to_string())
 }
 
 fn bank_words<P: Placement>(place: &ZonePlace<'_>, rule: &P) -> Result<usize, String> {
@@ -207,12 +268,69 @@ impl GreenZone for LinuxZone<Vec<u64>, FallbackTally> {
         Ok(linux(place)?.observed(FallbackTally::default()))
     }
 
+    fn begin(
+        place: &ZonePlace<'_>,
+        _: AllocatorName,
+        start: &MachineStart,
+    ) -> Result<Self, String> {
+        Ok(linux_begin(place, start)?.observed(FallbackTally::default()))
+    }
+
     fn fallbacks(&self) -> Option<u64> {
         Some(self.observer().total())
     }
 
     fn tally(&self) -> Option<&FallbackTally> {
         Some(self.observer())
+    }
+}
+
+/// The lists that the page buddy system has for x86-64 and ARMv8.
+const LISTS: BuddyConfig = BuddyConfig::PBS_ARMV8;
+
+/// Calls `with` with the map of a zone's own frames.
+fn own_map<T>(
+    place: &ZonePlace<'_>,
+    with: impl FnOnce(&MemoryMap<'_>) -> Result<T, String>,
+) -> Result<T, String> {
+    let own = place.map.areas().iter().map(|area| area.intersect(place.span));
+    let ranges: Vec<ByteRange> =
+        own.filter(|area| !area.is_empty()).map(ByteRange::of_frames).collect();
+    let mut areas = vec![Extent::default(); ranges.len()];
+    with(&MemoryMap::new(&ranges, &mut areas).map_err(|error| error.to_string())?)
+}
+
+impl GreenZone for PageZone<Vec<u64>> {
+    fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
+        own_map(place, |map| Ok(PageZone::<Vec<u64>>::storage_words(map, LISTS, PAGEBLOCK_ORDER)))
+    }
+
+    fn build(place: &ZonePlace<'_>, name: AllocatorName) -> Result<Self, String> {
+        let storage = touched(<Self as GreenZone>::storage_words(place, name)?);
+        own_map(place, |map| {
+            PageZone::new(map, LISTS, PAGEBLOCK_ORDER, storage).map_err(|error| error.to_string())
+        })
+    }
+
+    /// What is free is given back in a random order, so that the lists are in one.
+    fn begin(
+        place: &ZonePlace<'_>,
+        name: AllocatorName,
+        start: &MachineStart,
+    ) -> Result<Self, String> {
+        let storage = touched(<Self as GreenZone>::storage_words(place, name)?);
+        own_map(place, |map| {
+            let zone = PageZone::new_allocated(map, LISTS, PAGEBLOCK_ORDER, storage);
+            let mut zone: Self = zone.map_err(|error| error.to_string())?;
+            let mut free: Vec<Extent> =
+                map.areas().iter().flat_map(|&area| start.free(area)).collect();
+            let mut random = random(start.seed(), place.span.start.raw());
+            while !free.is_empty() {
+                let nth = random.random_range(0..free.len());
+                zone.free_range(free.swap_remove(nth)).map_err(|error| error.to_string())?;
+            }
+            Ok(zone)
+        })
     }
 }
 
@@ -224,6 +342,14 @@ impl GreenZone for ArrayBuddy<Vec<u64>> {
     fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
         bank_zone(place, ArrayPlacement)
     }
+
+    fn begin(
+        place: &ZonePlace<'_>,
+        _: AllocatorName,
+        start: &MachineStart,
+    ) -> Result<Self, String> {
+        bank_begin(place, ArrayPlacement, start)
+    }
 }
 
 impl GreenZone for ListBuddy<Vec<u64>> {
@@ -233,6 +359,14 @@ impl GreenZone for ListBuddy<Vec<u64>> {
 
     fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
         bank_zone(place, LIST)
+    }
+
+    fn begin(
+        place: &ZonePlace<'_>,
+        _: AllocatorName,
+        start: &MachineStart,
+    ) -> Result<Self, String> {
+        bank_begin(place, LIST, start)
     }
 }
 
@@ -249,6 +383,14 @@ impl GreenZone for BoundaryBuddy<Vec<u64>> {
     fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
         bank_zone(place, boundary(place))
     }
+
+    fn begin(
+        place: &ZonePlace<'_>,
+        _: AllocatorName,
+        start: &MachineStart,
+    ) -> Result<Self, String> {
+        bank_begin(place, boundary(place), start)
+    }
 }
 
 impl GreenZone for AdaptiveBuddy<Vec<u64>> {
@@ -258,6 +400,14 @@ impl GreenZone for AdaptiveBuddy<Vec<u64>> {
 
     fn build(place: &ZonePlace<'_>, name: AllocatorName) -> Result<Self, String> {
         bank_zone(place, pools(name))
+    }
+
+    fn begin(
+        place: &ZonePlace<'_>,
+        name: AllocatorName,
+        start: &MachineStart,
+    ) -> Result<Self, String> {
+        bank_begin(place, pools(name), start)
     }
 
     fn fallbacks(&self) -> Option<u64> {

@@ -27,18 +27,19 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::layout::{Layout, ZoneKind};
 use swath_frame::machine::{Isolation, MachineAllocateError, MemoryUnit, UnitState};
 use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BoundaryBuddy, ListBuddy};
-use swath_frame::zone::linux::ORDER_MAX;
-use swath_frame::{BlockRequest, Mobility};
-use swath_hw::power::{BankEnergy, BankPower, PowerState, PowerTable};
+use swath_frame::zone::linux::{ORDER_MAX, PAGEBLOCK_ORDER};
+use swath_frame::{BlockRequest, Mobility, PageZone};
+use swath_hw::power::{BankPower, PowerState, PowerTable};
 use swath_vm::migrate::daemon;
 use swath_vm::migrate::daemon::{Daemon, MigrationStep};
 use swath_vm::migrate::units::NodeBanks;
 
-use crate::papers::green::machine::allocator::{AllocatorName, FallbackTally, GreenZone};
+use crate::papers::green::machine::allocator::{AllocatorName, GreenZone};
 use crate::papers::green::machine::blocks::{Blocks, NodeOwners};
 use crate::papers::green::machine::build::{Linux, Zones, build};
 use crate::papers::green::machine::config::{GreenConfig, GreenError, Interleaved};
-use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
+use crate::papers::green::machine::start::Begin;
+use crate::papers::green::machine::view::{MachineCounts, MachineView};
 use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
 use crate::papers::green::pages::runs::{Clock, OpRun, Requests, Stretch};
 use swath_trace::pages::ZoneMax;
@@ -73,45 +74,80 @@ pub fn drive(
     every_us: u64,
     observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
 ) -> Result<(), GreenError> {
+    drive_from(None, config, requests, until_us, every_us, observe)
+}
+
+/// As [`drive`], for a machine that begins with frames in use; then `observe` is called at time 0,
+/// too.
+///
+/// # Errors
+/// A [`GreenError`].
+pub fn drive_from(
+    begin: Option<Begin<'_>>,
+    config: GreenConfig,
+    requests: &mut dyn Requests,
+    until_us: u64,
+    every_us: u64,
+    observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
+) -> Result<(), GreenError> {
     use AllocatorName as Name;
+    let course = Course { begin, config, requests, until_us, every_us, observe };
     match config.allocator {
-        Name::Linux | Name::LinuxMovable => {
-            GreenMachine::<Linux>::new(config)?.drive(requests, until_us, every_us, observe)
+        Name::Linux | Name::LinuxMovable | Name::LinuxDefrag => course.run::<Linux>(),
+        Name::Pbs => course.run::<PageZone<Vec<u64>>>(),
+        Name::BankArray => course.run::<ArrayBuddy<_>>(),
+        Name::BankList => course.run::<ListBuddy<_>>(),
+        Name::Contiguitas => course.run::<BoundaryBuddy<_>>(),
+        Name::Adaptive | Name::AdaptivePacked => course.run::<AdaptiveBuddy<_>>(),
+    }
+}
+
+/// What a machine of any allocator goes through.
+struct Course<'a> {
+    begin: Option<Begin<'a>>,
+    config: GreenConfig,
+    requests: &'a mut dyn Requests,
+    until_us: u64,
+    every_us: u64,
+    observe: &'a mut dyn FnMut(&dyn MachineView) -> GoOn,
+}
+
+impl Course<'_> {
+    fn run<Z: GreenZone>(self) -> Result<(), GreenError> {
+        let mut machine = GreenMachine::<Z>::new(self.config, self.begin)?;
+        if self.begin.is_some() && !(self.observe)(&machine) {
+            return Ok(());
         }
-        Name::BankArray => {
-            GreenMachine::<ArrayBuddy<_>>::new(config)?.drive(requests, until_us, every_us, observe)
-        }
-        Name::BankList => {
-            GreenMachine::<ListBuddy<_>>::new(config)?.drive(requests, until_us, every_us, observe)
-        }
-        Name::Contiguitas => GreenMachine::<BoundaryBuddy<_>>::new(config)?
-            .drive(requests, until_us, every_us, observe),
-        Name::Adaptive | Name::AdaptivePacked => GreenMachine::<AdaptiveBuddy<_>>::new(config)?
-            .drive(requests, until_us, every_us, observe),
+        machine.drive(self.requests, self.until_us, self.every_us, self.observe)
     }
 }
 
 /// The machine. Invariants: `blocks` and the machine agree on every frame in
 /// use; a bank that is `down` has no frame in use.
-struct GreenMachine<Z> {
+pub(crate) struct GreenMachine<Z> {
     config: GreenConfig,
-    machine: RefCell<Zones<Z>>,
-    layout: Layout,
-    blocks: Blocks,
-    daemons: Vec<Daemon>,
-    power: BankPower,
-    down: Vec<bool>,
-    total_frames: u64,
-    counts: MachineCounts,
-    emptied: Vec<u64>,
-    clock: Clock,
+    pub(crate) machine: RefCell<Zones<Z>>,
+    pub(crate) layout: Layout,
+    pub(crate) blocks: Blocks,
+    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) power: BankPower,
+    pub(crate) down: Vec<bool>,
+    pub(crate) total_frames: u64,
+    pub(crate) counts: MachineCounts,
+    /// Banks opened and requests fallen back before the start, as allocators count them.
+    pub(crate) before: (u64, u64),
+    pub(crate) emptied: Vec<u64>,
+    pub(crate) clock: Clock,
     /// Blocks on their way between handles and machine.
     buffer: [Pfn; AT_ONCE],
 }
 
 impl<Z: GreenZone> GreenMachine<Z> {
-    fn new(config: GreenConfig) -> Result<Self, GreenError> {
-        let (machine, span) = build::<Z>(&config)?;
+    fn new(config: GreenConfig, begin: Option<Begin<'_>>) -> Result<Self, GreenError> {
+        let (mut machine, span) = build::<Z>(&config, begin.map(|begin| begin.start))?;
+        if config.allocator == AllocatorName::LinuxDefrag {
+            machine.set_defrag_mode();
+        }
         let layout = machine.layout().clone();
         let total_frames = layout.zones().iter().map(|zone| zone.present_frames).sum();
         let first = layout.bank(0).unwrap_or_default().start;
@@ -136,9 +172,13 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 },
             })
         });
-        Ok(Self {
+        let mut blocks = Blocks::new(span, config.daemon.is_some());
+        if let Some(begin) = begin {
+            begin.place(&mut blocks);
+        }
+        let mut green = Self {
             config,
-            blocks: Blocks::new(span, config.daemon.is_some()),
+            blocks,
             daemons: daemon.map_or_else(Vec::new, |daemon| vec![daemon; count]),
             machine: RefCell::new(machine),
             layout,
@@ -146,10 +186,23 @@ impl<Z: GreenZone> GreenMachine<Z> {
             down,
             total_frames,
             counts: MachineCounts::default(),
+            before: (0, 0),
             emptied: Vec::new(),
             clock: Clock::at(0),
             buffer: [Pfn::new(0); AT_ONCE],
-        })
+        };
+        green.before = (green.opened(), green.fallbacks().unwrap_or(0));
+        Ok(green)
+    }
+
+    /// Banks that left POOL_OFFLINE, as the allocators count them.
+    pub(crate) fn opened(&self) -> u64 {
+        self.machine.borrow().zones().iter().map(Z::opened).sum()
+    }
+
+    /// Requests that fell back, as the allocators count them.
+    pub(crate) fn fallbacks(&self) -> Option<u64> {
+        self.machine.borrow().zones().iter().map(Z::fallbacks).sum()
     }
 
     fn fault(&self, what: impl std::fmt::Display) -> GreenError {
@@ -264,6 +317,8 @@ impl<Z: GreenZone> GreenMachine<Z> {
             if vacant == 0 {
                 return Err(GreenError::HandleInUse { time_us: self.clock.now_us(), id });
             }
+            let lacking = |counts: &MachineCounts| counts.failed + counts.split;
+            let before = lacking(&self.counts);
             let served = if request.mobility != Mobility::Movable {
                 // Whether an unmovable block spoils a section is to be seen before the next.
                 self.counts.requests += 1;
@@ -272,6 +327,11 @@ impl<Z: GreenZone> GreenMachine<Z> {
             } else {
                 self.allocate_some(id, vacant, request)?
             };
+            if request.order >= PAGEBLOCK_ORDER {
+                let lacked = lacking(&self.counts) - before;
+                self.counts.huge_requests += u64::from(served);
+                self.counts.huge_served += u64::from(served) - lacked;
+            }
             self.clock.number += served;
             id += served;
             count -= served;
@@ -369,7 +429,10 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 self.wake(start)?;
                 Ok(Some(start))
             }
-            Err(MachineAllocateError::NoBlock { .. }) if self.online_any()? => self.take(request),
+            Err(MachineAllocateError::NoBlock { .. }) if self.online_any()? => {
+                self.counts.stalled += 1;
+                self.take(request)
+            }
             Err(MachineAllocateError::NoBlock { .. }) => Ok(None),
             Err(error) => Err(self.fault(error)),
         }
@@ -378,7 +441,10 @@ impl<Z: GreenZone> GreenMachine<Z> {
     fn allocate(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
         let BlockRequest { order, mobility, cpu, .. } = request;
         let movable = mobility == Mobility::Movable;
-        let Some(start) = self.take(request)? else { return self.allocate_parts(id, request) };
+        let Some(start) = self.take(request)? else {
+            self.counts.stalled += 1;
+            return self.allocate_parts(id, request);
+        };
         self.blocks.place(id, &[start], order, cpu as u16, movable);
         if !movable {
             self.note_spoiled(start, order);
@@ -389,6 +455,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
     /// Goes on with a request that the machine has just refused.
     #[cold]
     fn allocate_refused(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
+        self.counts.stalled += 1;
         if self.online_any()? {
             return self.allocate(id, request);
         }
@@ -552,156 +619,5 @@ impl<Z: GreenZone> GreenMachine<Z> {
             set.map_err(|error| self.fault(error))?;
         }
         Ok(())
-    }
-}
-
-impl<Z: GreenZone> MachineView for GreenMachine<Z> {
-    fn look(&self) -> Look {
-        let (layout, machine) = (&self.layout, self.machine.borrow());
-        let present = |state: &UnitState| state.present > 0;
-        let banks = (0..layout.banks()).filter_map(|bank| Some((bank, machine.bank_state(bank)?)));
-        let mut look = Look {
-            time_us: self.clock.now_us(),
-            total_frames: self.total_frames,
-            free_frames: 0,
-            unmovable_frames: 0,
-            banks: 0,
-            used_banks: 0,
-            nearly_free_banks: 0,
-            resting_banks: 0,
-            resting_frames: 0,
-            sections: 0,
-            removable_sections: 0,
-            kernel_sections: 0,
-            moved_frames: 0,
-            emptied_banks: 0,
-            opened_banks: machine.zones().iter().map(Z::opened).sum::<u64>() + self.counts.onlined,
-            fallbacks: machine.zones().iter().map(Z::fallbacks).sum(),
-            counts: self.counts,
-        };
-        for (bank, state) in banks.filter(|(_, state)| present(state)) {
-            look.banks += 1;
-            look.free_frames += state.free;
-            look.unmovable_frames += state.unmovable;
-            let is_used = state.free < state.present;
-            look.used_banks += u64::from(is_used);
-            look.nearly_free_banks += u64::from(is_used && state.free * 10 > state.present * 9);
-            if self.rests(bank) {
-                look.resting_banks += 1;
-                look.resting_frames += state.present;
-            }
-        }
-        let sections = (0..layout.sections())
-            .filter_map(|section| Some((section, machine.section_state(section)?)));
-        for (section, state) in sections.filter(|(_, state)| present(state)) {
-            look.sections += 1;
-            look.removable_sections += u64::from(machine.is_removable(section));
-            look.kernel_sections += u64::from(state.unmovable > 0);
-        }
-        let migration = self.migration();
-        look.moved_frames = migration.moved_frames;
-        look.emptied_banks = migration.emptied_banks;
-        look
-    }
-
-    fn unit(&self, unit: MemoryUnit) -> Option<UnitState> {
-        self.machine.borrow().unit_state(unit)
-    }
-
-    fn frames(&self, frames: Extent) -> UnitState {
-        self.machine.borrow().frames_state(frames)
-    }
-
-    /// By what its allocator or hotplug knows.
-    fn rests(&self, bank: usize) -> bool {
-        let machine = self.machine.borrow();
-        let Some(state) = machine.bank_state(bank) else { return false };
-        if state.isolation == Isolation::Offline {
-            return true;
-        }
-        let layout = &self.layout;
-        let extent = layout.bank(bank).unwrap_or_default();
-        let whole = state.present == extent.count && !state.crosses_zones;
-        if !whole || state.free < state.present || state.isolation != Isolation::None {
-            return false;
-        }
-        let zone = layout.zone_of(extent.start).and_then(|zone| machine.zones().get(zone));
-        !Z::RESTS || zone.is_some_and(|zone| zone.rests(extent.start))
-    }
-
-    fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    fn free_blocks(&self) -> FreeBlocks {
-        let mut blocks = FreeBlocks::default();
-        for zone in self.machine.borrow().zones() {
-            zone.for_each_free(&mut |extent| {
-                blocks.count += 1;
-                blocks.largest_frames = blocks.largest_frames.max(extent.count);
-            });
-        }
-        blocks
-    }
-
-    fn energy(&self) -> BankEnergy {
-        self.power.energy(self.clock.now_us() * 1000)
-    }
-
-    fn tally(&self) -> Option<FallbackTally> {
-        let mut sum = None;
-        for tally in self.machine.borrow().zones().iter().filter_map(Z::tally) {
-            sum.get_or_insert_with(FallbackTally::default).add(tally);
-        }
-        sum
-    }
-
-    fn migration(&self) -> daemon::MigrationStatistics {
-        let mut sum = daemon::MigrationStatistics::default();
-        for one in self.daemons.iter().map(Daemon::statistics) {
-            sum.scans += one.scans;
-            sum.emptied_banks += one.emptied_banks;
-            sum.moved_frames += one.moved_frames;
-            sum.unmovable += one.unmovable;
-            sum.pinned += one.pinned;
-            sum.no_target += one.no_target;
-            sum.failed += one.failed;
-            sum.in_use += one.in_use;
-        }
-        sum
-    }
-
-    fn emptied(&self) -> &[u64] {
-        &self.emptied
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let machine = self.machine.borrow();
-        machine.check()?;
-        self.blocks.check()?;
-        let (mut movable, mut unmovable, mut wrong) = (0, 0, None);
-        self.blocks.for_each(&mut |extent, is_movable| {
-            *(if is_movable { &mut movable } else { &mut unmovable }) += extent.count;
-            let owner = if is_movable { Mobility::Movable } else { Mobility::Unmovable };
-            let differs = |frame: &Pfn| machine.owner(*frame) != Some(owner);
-            wrong = wrong.or_else(|| extent.iter().find(differs));
-        });
-        if let Some(frame) = wrong {
-            return Err(format!("frame {frame} is not in use for its owner"));
-        }
-        // Owners are of different frames if they have as many as are in use.
-        let look = self.look();
-        let used = (look.total_frames - look.free_frames, look.unmovable_frames);
-        if used != (movable + unmovable, unmovable) {
-            return Err(format!("{} frames in use, owners have {}", used.0, movable + unmovable));
-        }
-        let awake = |&bank: &usize| {
-            let state = machine.bank_state(bank);
-            self.down[bank] && state.is_none_or(|state| state.free < state.present)
-        };
-        match (0..self.down.len()).find(awake) {
-            Some(bank) => Err(format!("bank {bank} is down and in use")),
-            None => Ok(()),
-        }
     }
 }

@@ -1,13 +1,14 @@
 //! The state of a [machine](crate::papers::green::machine::computer) as an observer sees it.
 
 use serde::{Deserialize, Serialize};
-use swath_arch::Extent;
+use swath_arch::{Extent, Order};
 use swath_frame::layout::Layout;
 use swath_frame::machine::{MemoryUnit, UnitState};
 use swath_hw::power::BankEnergy;
 use swath_vm::migrate::daemon;
 
 use crate::papers::green::machine::allocator::FallbackTally;
+use crate::papers::green::machine::places::Places;
 
 /// Events counted since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -29,6 +30,15 @@ pub struct MachineCounts {
     pub lost_frames: u64,
     /// Banks brought back by hotplug because memory ran low.
     pub onlined: u64,
+    /// Times that a request was refused at first, or waited for a bank that hotplug brought back.
+    #[serde(default)]
+    pub stalled: u64,
+    /// Requests for 2 MiB and more.
+    #[serde(default)]
+    pub huge_requests: u64,
+    /// Those of them that got one block.
+    #[serde(default)]
+    pub huge_served: u64,
 }
 
 /// The state of the machine at some time.
@@ -107,6 +117,8 @@ pub trait MachineView {
     fn rests(&self, bank: usize) -> bool;
     /// The division of its memory.
     fn layout(&self) -> &Layout;
+    /// The places for blocks of this order. O(frames / 64).
+    fn places(&self, order: Order) -> Places;
     /// Its free blocks. O(blocks).
     fn free_blocks(&self) -> FreeBlocks;
     /// Energy that its banks have taken so far.

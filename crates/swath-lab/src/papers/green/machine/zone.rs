@@ -3,7 +3,7 @@
 use swath_arch::{Extent, Pfn};
 use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, BoundaryBuddy, ListBuddy};
 use swath_frame::zone::linux::ORDER_MAX;
-use swath_frame::{LinuxZone, MemoryMap, ZoneAllocator};
+use swath_frame::{LinuxZone, MemoryMap, PageZone, ZoneAllocator};
 
 use crate::papers::green::machine::allocator::{
     AllocatorName, FallbackTally, GreenZone, ZonePlace, linux,
@@ -37,7 +37,8 @@ pub(crate) fn zone(
     use AllocatorName as Name;
     let place = place(map, span, bank_frames)?;
     Ok(match name {
-        Name::Linux | Name::LinuxMovable => Box::new(linux(&place)?),
+        Name::Linux | Name::LinuxMovable | Name::LinuxDefrag => Box::new(linux(&place)?),
+        Name::Pbs => Box::new(<PageZone<Vec<u64>> as GreenZone>::build(&place, name)?),
         Name::BankArray => Box::new(ArrayBuddy::build(&place, name)?),
         Name::BankList => Box::new(ListBuddy::build(&place, name)?),
         Name::Contiguitas => Box::new(BoundaryBuddy::build(&place, name)?),
@@ -55,7 +56,8 @@ pub(crate) fn storage_words(
     use AllocatorName as Name;
     let place = place(map, span, bank_frames)?;
     match name {
-        Name::Linux | Name::LinuxMovable => {
+        Name::Pbs => <PageZone<Vec<u64>> as GreenZone>::storage_words(&place, name),
+        Name::Linux | Name::LinuxMovable | Name::LinuxDefrag => {
             <LinuxZone<_, FallbackTally> as GreenZone>::storage_words(&place, name)
         }
         Name::BankArray => <ArrayBuddy<_> as GreenZone>::storage_words(&place, name),

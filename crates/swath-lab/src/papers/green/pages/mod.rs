@@ -10,3 +10,4 @@ pub mod recordings;
 pub mod requests;
 pub mod runs;
 pub(crate) mod steps;
+pub mod stream;

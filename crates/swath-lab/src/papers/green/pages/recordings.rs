@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 use swath_frame::machine::CPUS_MAX;
 use swath_trace::container::FileError;
-use swath_trace::pages::{PAGE_FORMAT, PageReader};
+use swath_trace::pages::{PAGE_FORMAT, PageHeader, PageReader};
 
-use crate::papers::green::pages::requests::{TimedOp, blocks_max, held_before, replay};
+use crate::papers::green::pages::requests::{
+    HeldBlock, Outline, TimedOp, blocks_max, held_before, look_through, replay,
+};
+use crate::papers::green::pages::stream::StreamedRequests;
 
 /// Reasons why a recording gives no requests.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +68,75 @@ fn requests_max(file_bytes: u64) -> usize {
 
 /// The most simulated hours of a run.
 pub const HOURS_MAX: u64 = 1000;
+
+/// A recording that is not held in memory: each replay reads its file anew.
+#[derive(Debug)]
+pub struct RecordingFile {
+    file: PathBuf,
+    head: PageHeader,
+    outline: Outline,
+    blocks_max: usize,
+}
+
+impl RecordingFile {
+    /// Reads a recording once. Memory is O(blocks that it frees without having allocated them, and
+    /// frames in blocks that it names). A name of [`SHIPPED`] will do, too.
+    ///
+    /// # Errors
+    /// [`RecordingError::File`] or [`RecordingError::Empty`].
+    pub fn open(file: &Path) -> Result<Self, RecordingError> {
+        let failed = |error| RecordingError::File { file: file.to_owned(), error };
+        let reader = open(file)?;
+        let head = reader.head().clone();
+        if usize::from(head.cpus) > CPUS_MAX {
+            return Err(failed(PAGE_FORMAT.too_large(CPUS_MAX as u64, "processors of a machine")));
+        }
+        // One that comes with the program, or a pipe, counts as none.
+        let file_bytes = std::fs::metadata(file).map_or(0, |about| about.len());
+        let blocks_max = blocks_max(file_bytes);
+        let outline = look_through(reader, blocks_max).map_err(failed)?;
+        if outline.last_us >= HOURS_MAX * 3_600_000_000 {
+            return Err(failed(PAGE_FORMAT.too_large(HOURS_MAX, "hours")));
+        }
+        if outline.requests == 0 {
+            return Err(RecordingError::Empty { file: file.to_owned() });
+        }
+        Ok(Self { file: file.to_owned(), head, outline, blocks_max })
+    }
+
+    /// Returns the file, or the name of one that comes with the program.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Returns the facts that stand before the events.
+    pub fn head(&self) -> &PageHeader {
+        &self.head
+    }
+
+    /// Returns what is known of the requests.
+    pub fn outline(&self) -> &Outline {
+        &self.outline
+    }
+
+    /// Returns the processors of its machine, at least 1.
+    pub fn cpus(&self) -> u16 {
+        self.head.cpus.max(1)
+    }
+
+    /// The requests from the first on; those that allocate a block that was held before are left out
+    /// where `is_there` says that its frames are in use already.
+    ///
+    /// # Errors
+    /// [`RecordingError::File`].
+    pub fn requests(
+        &self,
+        is_there: impl Fn(HeldBlock) -> bool,
+    ) -> Result<StreamedRequests, RecordingError> {
+        let reader = open(&self.file)?;
+        Ok(StreamedRequests::new(reader, &self.outline.held, self.blocks_max, is_there))
+    }
+}
 
 /// The requests of a recording, what was held before it began among them, and
 /// the number of processors of its machine. A name of [`SHIPPED`] will do, too.

@@ -332,24 +332,65 @@ pub fn held_before<E: From<FileError>>(
     events: impl IntoIterator<Item = Result<PageEvent, E>>,
     blocks_max: usize,
 ) -> Result<Vec<HeldBlock>, E> {
+    Ok(look_through(events, blocks_max)?.held)
+}
+
+/// What has to be known of a recording before it is replayed event by event.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outline {
+    /// What [`held_before`] finds.
+    pub held: Vec<HeldBlock>,
+    /// Handles that its requests use, those of `held` among them.
+    pub handles: usize,
+    /// Requests and releases, without those of `held`.
+    pub requests: u64,
+    /// The time of the last of them.
+    pub last_us: u64,
+}
+
+/// Goes through a recording once. Costs as [`held_before`].
+///
+/// # Errors
+/// As [`replay`].
+pub fn look_through<E: From<FileError>>(
+    events: impl IntoIterator<Item = Result<PageEvent, E>>,
+    blocks_max: usize,
+) -> Result<Outline, E> {
     // A frame that was not allocated when it was freed for the first time was
     // held before; a second time, an allocation in between was not seen.
     let mut seen = Frames::default();
-    let mut held = Vec::new();
-    pair(events, &[], blocks_max, &mut |_| {}, &mut |found| {
-        match found {
-            Observed::Unseen(block) => {
-                if seen.add(block.start.raw(), block.order) {
-                    held.push(block);
+    let mut outline = Outline::default();
+    let mut pairing = Pairing::new(blocks_max);
+    let Outline { held, requests, last_us, .. } = &mut outline;
+    for event in events {
+        let event = event?;
+        let mut sink = |op: TimedOp| {
+            *requests += 1;
+            *last_us = op.time_us;
+        };
+        let mut releases = (0, 0);
+        pairing.see(event, &mut sink, &mut |found| {
+            match found {
+                Observed::Unseen(block) => {
+                    if seen.add(block.start.raw(), block.order) {
+                        held.push(block);
+                        // Its release, once it is held.
+                        releases = (releases.0 + 1, event.time_us);
+                    }
+                }
+                Observed::Allocated(block) => {
+                    seen.add(block.start.raw(), block.order);
                 }
             }
-            Observed::Allocated(block) => {
-                seen.add(block.start.raw(), block.order);
-            }
+            within(seen.0.len().max(held.len()), blocks_max)
+        })?;
+        if releases.0 > 0 {
+            *requests += releases.0;
+            *last_us = releases.1;
         }
-        within(seen.0.len().max(held.len()), blocks_max)
-    })?;
-    Ok(held)
+    }
+    outline.handles = pairing.handles() + outline.held.len();
+    Ok(outline)
 }
 
 fn within(count: usize, blocks_max: usize) -> Result<(), FileError> {
@@ -372,32 +413,69 @@ fn pair<E: From<FileError>>(
     sink: &mut impl FnMut(TimedOp),
     found: &mut impl FnMut(Observed) -> Result<(), FileError>,
 ) -> Result<ReplayCounts, E> {
-    let mut blocks = Blocks::new();
-    let mut counts = ReplayCounts::default();
-    let mut gone = Vec::new();
-    for &HeldBlock { start, order } in held {
+    let mut pairing = Pairing::new(blocks_max);
+    for &block in held {
+        pairing.hold(block, sink);
+    }
+    for event in events {
+        pairing.see(event?, sink, found)?;
+    }
+    Ok(pairing.counts())
+}
+
+/// The blocks that are allocated while events become requests, one event after the other.
+pub(crate) struct Pairing {
+    blocks: Blocks,
+    counts: ReplayCounts,
+    gone: Vec<(u32, bool)>,
+    blocks_max: usize,
+}
+
+impl Pairing {
+    /// Nothing is allocated, and at most so many blocks and parts of blocks will be at once.
+    pub(crate) fn new(blocks_max: usize) -> Self {
+        let (blocks, counts) = (Blocks::new(), ReplayCounts::default());
+        Self { blocks, counts, gone: Vec::new(), blocks_max }
+    }
+
+    /// Allocates what was held before the first event. Blocks that do not overlap get the handles 0,
+    /// 1, 2, … in turn.
+    pub(crate) fn hold(&mut self, block: HeldBlock, sink: &mut impl FnMut(TimedOp)) {
+        let HeldBlock { start, order } = block;
         if (PageChange::Free { start, order }).fault().is_some() {
-            continue;
+            return;
         }
+        let Self { blocks, gone, .. } = self;
         // Overlapping blocks, which no recording gives, would make two handles
         // of one frame.
-        blocks.release(start.raw(), order, &mut gone, &mut |_| {});
+        blocks.release(start.raw(), order, gone, &mut |_| {});
         for (id, _) in gone.drain(..) {
             sink(TimedOp { time_us: 0, op: ReplayOp::Free { id } });
         }
         let id = blocks.add(start.raw(), order);
         let (mobility, zone_max) = (Mobility::Movable, ZoneMax::Movable);
         sink(TimedOp { time_us: 0, op: ReplayOp::Alloc { id, order, mobility, zone_max, cpu: 0 } });
+        self.counts.peak_frames = self.counts.peak_frames.max(self.blocks.frames);
     }
-    counts.peak_frames = blocks.frames;
-    for event in events {
-        let PageEvent { time_us, cpu, change } = event?;
+
+    /// Hands out the requests that an event means. Costs as for [`replay`].
+    ///
+    /// # Errors
+    /// [`FileError::TooLarge`], or that of `found`.
+    fn see(
+        &mut self,
+        event: PageEvent,
+        sink: &mut impl FnMut(TimedOp),
+        found: &mut impl FnMut(Observed) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let Self { blocks, counts, gone, .. } = self;
+        let PageEvent { time_us, cpu, change } = event;
         if change.fault().is_some() {
-            continue;
+            return Ok(());
         }
         match change {
             PageChange::Alloc { start, order, migrate_type, zone_max } => {
-                blocks.release(start.raw(), order, &mut gone, &mut |_| {});
+                blocks.release(start.raw(), order, gone, &mut |_| {});
                 for (id, parted) in gone.drain(..) {
                     counts.frees += 1;
                     counts.frees_implied += 1;
@@ -421,7 +499,7 @@ fn pair<E: From<FileError>>(
                         failed = found(Observed::Unseen(block));
                     }
                 };
-                blocks.release(start.raw(), order, &mut gone, &mut unseen);
+                blocks.release(start.raw(), order, gone, &mut unseen);
                 failed?;
                 for (id, parted) in gone.drain(..) {
                     counts.frees += 1;
@@ -436,11 +514,35 @@ fn pair<E: From<FileError>>(
             | PageChange::Take { .. }
             | PageChange::Fallback { .. } => {}
         }
-        within(blocks.pieces.len(), blocks_max)?;
+        within(self.blocks.pieces.len(), self.blocks_max)
     }
-    counts.live_blocks = (blocks.pieces_of.len() - blocks.free_ids.len()) as u64;
-    counts.live_frames = blocks.frames;
-    Ok(counts)
+
+    /// Hands out the requests that an event means; frames that were not seen before are passed over.
+    ///
+    /// # Errors
+    /// [`FileError::TooLarge`].
+    pub(crate) fn event(
+        &mut self,
+        event: PageEvent,
+        sink: &mut impl FnMut(TimedOp),
+    ) -> Result<(), FileError> {
+        self.see(event, sink, &mut |_| Ok(()))
+    }
+
+    /// Returns the number of handles that were in use at once.
+    fn handles(&self) -> usize {
+        self.blocks.pieces_of.len()
+    }
+
+    /// Returns what was counted so far.
+    fn counts(&self) -> ReplayCounts {
+        let Self { blocks, counts, .. } = self;
+        ReplayCounts {
+            live_blocks: (blocks.pieces_of.len() - blocks.free_ids.len()) as u64,
+            live_frames: blocks.frames,
+            ..*counts
+        }
+    }
 }
 
 #[cfg(test)]

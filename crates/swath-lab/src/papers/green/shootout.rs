@@ -1,0 +1,177 @@
+//! Allocators side by side over several seeds: where each has left the machine at the end of a replay, with
+//! intervals, and a figure of it.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+use swath_trace::output;
+
+use crate::papers::green::machine::allocator::AllocatorName;
+use crate::papers::green::machine::places::Places;
+use crate::papers::green::replay::{
+    self, ReplayError, ReplayOptions, ReplayRow, ReplayTable, RequestSource,
+};
+use crate::report::error::ReportError;
+use crate::report::figure::{FigureError, draw, stand_alone};
+use crate::report::palette::Palette;
+use crate::study::estimate::Estimate;
+use crate::study::results::{Figure, FigureKind, Point, Series, Spread};
+
+/// A number of an allocator at the end: its name, whether it is a share, and so in the figure, and how it
+/// follows.
+struct Measure {
+    name: &'static str,
+    is_share: bool,
+    of: fn(&ReplayTable) -> f64,
+}
+
+/// Of the places for pages that free memory has room for, the share that is there; all if it has room for none.
+fn of_room(places: &Places, row: &ReplayRow) -> f64 {
+    places.share_of(row.look.free_frames).unwrap_or(1.0)
+}
+
+/// Of the places for pages, the share that is blocked.
+fn blocked(places: &Places) -> f64 {
+    places.blocked as f64 / places.places.max(1) as f64
+}
+
+/// Of the requests for 2 MiB and more, the share that got one block; all if there was none.
+fn in_one(row: &ReplayRow) -> f64 {
+    let counts = &row.look.counts;
+    match counts.huge_requests {
+        0 => 1.0,
+        requests => counts.huge_served as f64 / requests as f64,
+    }
+}
+
+const fn share(name: &'static str, of: fn(&ReplayTable) -> f64) -> Measure {
+    Measure { name, is_share: true, of }
+}
+
+const fn count(name: &'static str, of: fn(&ReplayTable) -> f64) -> Measure {
+    Measure { name, is_share: false, of }
+}
+
+const MEASURES: [Measure; 9] = [
+    share("2 MiB of room", |table| table.last(|row| of_room(&row.huge, row))),
+    share("1 GiB of room", |table| table.last(|row| of_room(&row.gigantic, row))),
+    share("2 MiB blocked", |table| table.last(|row| blocked(&row.huge))),
+    share("1 GiB blocked", |table| table.last(|row| blocked(&row.gigantic))),
+    share("2 MiB in one", |table| table.last(in_one)),
+    share("resting", |table| table.last(|row| row.look.resting_share())),
+    count("moved MiB", |table| table.last(|row| row.look.moved_frames as f64 / 256.0)),
+    count("stalls", |table| table.last(|row| row.stalls() as f64)),
+    count("failed", |table| table.last(|row| row.look.counts.failed as f64)),
+];
+
+/// An allocator's numbers over the seeds.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Contestant {
+    /// The allocator.
+    pub allocator: AllocatorName,
+    /// Names of numbers, and their means with 95% intervals.
+    pub measures: Vec<(&'static str, Estimate)>,
+}
+
+/// Replays with as many seeds, from the options' own on, and returns the allocators' numbers.
+/// `go_on` is called at each row of each, from several threads, and ends the run by `false`.
+///
+/// # Errors
+/// A [`ReplayError`].
+pub fn shoot_out(
+    options: &ReplayOptions,
+    seeds: u64,
+    go_on: &(dyn Fn(AllocatorName) -> bool + Sync),
+) -> Result<Vec<Contestant>, ReplayError> {
+    let draws = options.start.is_some() || matches!(options.source, RequestSource::Load(..));
+    if seeds > 1 && !draws {
+        return Err(ReplayError::Seeds);
+    }
+    let next = AtomicU64::new(0);
+    let found = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let nth = next.fetch_add(1, Ordering::Relaxed);
+            if nth >= seeds {
+                return;
+            }
+            let seed = options.seed.wrapping_add(nth);
+            let options = ReplayOptions { seed, rows: 1, film: false, ..options.clone() };
+            let tables = replay::run(&options, &mut |allocator| go_on(allocator));
+            if tables.is_err() {
+                next.store(seeds, Ordering::Relaxed);
+            }
+            if let Ok(mut found) = found.lock() {
+                found.push((nth, tables));
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(seeds) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut found = found.into_inner().unwrap_or_default();
+    found.sort_by_key(|(nth, _)| *nth);
+    let runs: Result<Vec<_>, _> = found.into_iter().map(|(_, tables)| tables).collect();
+    let runs = runs?;
+    let contestant = |(nth, &allocator): (usize, &AllocatorName)| {
+        let of = |measure: &Measure| {
+            let values: Vec<f64> =
+                runs.iter().filter_map(|tables| tables.get(nth)).map(measure.of).collect();
+            (measure.name, Estimate::mean(&values))
+        };
+        Contestant { allocator, measures: MEASURES.iter().map(of).collect() }
+    };
+    Ok(options.allocators.iter().enumerate().map(contestant).collect())
+}
+
+/// The table: a line for each allocator, means with half of their 95% intervals.
+pub fn lines(contestants: &[Contestant]) -> Vec<String> {
+    let seeds = contestants.first().and_then(|one| one.measures.first()).map_or(0, |one| one.1.n);
+    let head = MEASURES.iter().map(|measure| format!("{:>18}", measure.name)).collect::<String>();
+    let mut lines = vec![format!("{:24}{head}", format!("{seeds} seeds, at the end"))];
+    for one in contestants {
+        let cell = |(measure, (_, estimate)): (&Measure, &(&str, Estimate))| {
+            let (scale, places, unit) =
+                if measure.is_share { (100.0, 1, "%") } else { (1.0, 0, "") };
+            let (value, half) = (scale * estimate.value, scale * estimate.half_width());
+            format!("{:>18}", format!("{value:.places$}{unit} ± {half:.places$}"))
+        };
+        let cells: String = MEASURES.iter().zip(&one.measures).map(cell).collect();
+        lines.push(format!("{:24}{cells}", one.allocator.title()));
+    }
+    lines
+}
+
+/// Writes the numbers that are shares as a drawing, a bar for each allocator with its interval.
+///
+/// # Errors
+/// [`ReportError::Figure`] if it cannot be drawn, [`ReportError::File`] if it cannot be written.
+pub fn write(path: &Path, contestants: &[Contestant], title: &str) -> Result<(), ReportError> {
+    let drawn = figure(contestants, title)
+        .map_err(|source| ReportError::Figure { path: path.to_owned(), source })?;
+    output::replace(path, |file| file.write_all(drawn.as_bytes()))
+        .map_err(|source| ReportError::File { path: path.to_owned(), source })
+}
+
+fn figure(contestants: &[Contestant], title: &str) -> Result<String, FigureError> {
+    let id = "Shoot-out";
+    let figure =
+        Figure::new(id, title, FigureKind::Bars, "at the end", "share").with_y_range(0.0, 1.0);
+    let of = |one: &Contestant| {
+        let shares = MEASURES.iter().zip(&one.measures).filter(|(measure, _)| measure.is_share);
+        let points = shares.map(|(measure, (_, estimate))| {
+            Point::named(measure.name, estimate.value).with_spread(Spread::of(estimate))
+        });
+        Series::new(id, "measure", "share", one.allocator.title(), points)
+    };
+    let series: Vec<Series> = contestants.iter().map(of).collect();
+    let palette = Palette::new(contestants.iter().map(|one| one.allocator.title()));
+    Ok(stand_alone(&draw(&figure, &series, &palette)?))
+}
