@@ -9,7 +9,7 @@ use swath_trace::container::FileError;
 use swath_trace::heap::{HeapReader, HeapSummary};
 use swath_trace::histogram::Histogram;
 use swath_trace::machine::{FrameKind, Snapshot};
-use swath_trace::pages::{PageChange, PageReader};
+use swath_trace::pages::{ORDER_MAX, PageChange, PageReader};
 
 use swath_trace::valgrind::CommandPrograms;
 
@@ -61,15 +61,67 @@ fn print_runs(what: &str, runs: &Histogram) {
     }
 }
 
+/// The requests of a recording by order and mobility.
+#[derive(Default)]
+struct RequestMix {
+    /// By order, and by migrate type: unmovable, movable, reclaimable, a reserve.
+    counts: [[u64; 4]; ORDER_MAX.k() as usize + 1],
+}
+
+impl RequestMix {
+    const NAMES: [&'static str; 4] = ["unmovable", "movable", "reclaimable", "reserve"];
+
+    fn count(&mut self, change: PageChange) {
+        if let PageChange::Alloc { order, migrate_type, .. } = change
+            && let Some(row) = self.counts.get_mut(order.k() as usize)
+        {
+            row[usize::from(migrate_type.number()).min(3)] += 1;
+        }
+    }
+
+    /// The orders that were asked for, each with its requests by mobility.
+    fn rows(&self) -> Vec<serde_json::Value> {
+        let asked = self.counts.iter().enumerate().filter(|(_, row)| row.iter().any(|&n| n > 0));
+        let row = |(order, row): (usize, &[u64; 4])| {
+            let named: BTreeMap<_, _> = Self::NAMES.into_iter().zip(row).collect();
+            serde_json::json!({ "order": order, "requests": named })
+        };
+        asked.map(row).collect()
+    }
+
+    /// The same as text, with each order's share of the frames asked for.
+    fn lines(&self) -> Vec<String> {
+        let frames = |order: usize, row: &[u64; 4]| {
+            (row.iter().sum::<u64>() as f64) * (1u64 << order) as f64
+        };
+        let all: f64 = self.counts.iter().enumerate().map(|(order, row)| frames(order, row)).sum();
+        if all == 0.0 {
+            return Vec::new();
+        }
+        let names = Self::NAMES.map(|name| format!("{name:>13}")).concat();
+        let mut lines = vec![format!("  requests    {names}   of the frames")];
+        for (order, row) in
+            self.counts.iter().enumerate().filter(|(_, row)| row.iter().any(|&n| n > 0))
+        {
+            let cells = row.map(|count| format!("{count:>13}")).concat();
+            let share = 100.0 * frames(order, row) / all;
+            lines.push(format!("  order {order:<6}{cells}   {share:>12.1}%"));
+        }
+        lines
+    }
+}
+
 /// Prints what a recording of page events holds, and what pairing makes of it.
 fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
     let mut reader = PageReader::open(file)?;
     let head = reader.head().clone();
     let mut counts = [0u64; PageChange::KINDS];
+    let mut mix = RequestMix::default();
     let mut duration_us = 0;
     let events = reader.by_ref().inspect(|event| {
         if let Ok(event) = event {
             counts[event.change.kind()] += 1;
+            mix.count(event.change);
             duration_us = event.time_us;
         }
     });
@@ -84,7 +136,7 @@ fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
             "{}",
             serde_json::json!({ "facts": head.facts, "program": head.program,
                                 "whole_system": head.whole_system, "cpus": head.cpus,
-                                "events": kinds, "duration_us": duration_us,
+                                "events": kinds, "requests": mix.rows(), "duration_us": duration_us,
                                 "lost": lost, "replay": replayed })
         );
         return Ok(());
@@ -100,6 +152,9 @@ fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
     say!("{all} events in {seconds:.1} s,{rate} {lost} lost");
     for (name, count) in kinds.filter(|&(_, count)| count > 0) {
         say!("  {name:12} {count:>12}");
+    }
+    for line in mix.lines() {
+        say!("{line}");
     }
     say!(
         "{} blocks allocated, {} freed ({} of them unseen, {} in parts), {} left; at most {} frames \

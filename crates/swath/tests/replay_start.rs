@@ -1,6 +1,7 @@
 //! Replays that begin in a state: a snapshot's, to the frame, or one drawn by a target; recordings that
 //! are read while they are replayed; allocators side by side over seeds.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -442,7 +443,35 @@ fn a_long_recording_is_replayed_as_it_is_read() {
     long_recording(count.unwrap_or(100_000_000));
 }
 
-/// An extent, to see that a start names no frame twice.
+/// What was asked for is shown by order and mobility.
+#[test]
+fn the_mix_of_requests_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mix.swpages");
+    record(&file, 60_000, events(20_000));
+    let mut wanted: BTreeMap<(u64, &str), u64> = BTreeMap::new();
+    for event in events(20_000) {
+        if let PageChange::Alloc { order, migrate_type, .. } = event.change {
+            let name = ["unmovable", "movable"][usize::from(migrate_type.number())];
+            *wanted.entry((order.k().into(), name)).or_default() += 1;
+        }
+    }
+    let file = file.to_str().unwrap();
+    let shown: Value = serde_json::from_slice(&swath(&["show", file, "--json"]).stdout).unwrap();
+    let rows = shown["requests"].as_array().unwrap();
+    let of = |(order, name): &(u64, &str)| {
+        let row = rows.iter().find(|row| row["order"] == *order).unwrap();
+        row["requests"][name].as_u64().unwrap()
+    };
+    assert!(wanted.len() >= 8 && wanted.iter().all(|(kind, count)| of(kind) == *count));
+    let sum: u64 = wanted.values().sum();
+    assert_eq!(shown["events"]["alloc"], sum);
+    let output = swath(&["show", file]);
+    let lines = text(&output.stdout);
+    assert!(lines.contains("unmovable") && lines.contains("order 3"), "{lines}");
+}
+
+/// A start names no frame twice, on the large machine as well.
 #[test]
 fn starts_ascend() {
     let target = AgeTarget::default();
