@@ -380,13 +380,7 @@ fn events(count: u64) -> impl Iterator<Item = PageEvent> {
                 0..16 => 1,
                 16..24 => 2,
                 24..28 => 3,
-                255 => {
-                    if draw >> 20 == 0 {
-                        9
-                    } else {
-                        0
-                    }
-                }
+                255 if draw >> 20 == 0 => 9,
                 _ => 0,
             };
             let start = free[usize::from(k)].pop().unwrap_or_else(|| {
