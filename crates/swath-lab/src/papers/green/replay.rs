@@ -116,7 +116,7 @@ pub enum ReplayError {
         /// Those of its machine.
         recording_frames: u64,
     },
-    /// What is free is no machine for a load.
+    /// The free frames are too few, or too many, for a load.
     #[error("a load needs 2^16 to 2^30 frames, and {frames} are free")]
     Room {
         /// The free frames.
@@ -185,7 +185,7 @@ pub struct ReplayTable {
     maps: Maps,
 }
 
-/// What is replayed, in words: the recording's or the load's name.
+/// Returns the recording's or the load's name.
 pub fn title(options: &ReplayOptions) -> String {
     match &options.source {
         RequestSource::Recording(file) => {
@@ -363,7 +363,7 @@ impl ReplayRow {
 }
 
 impl StartSummary {
-    /// What they begin with, as text.
+    /// Returns the summary as a line of text.
     pub fn line(&self) -> String {
         let Self { frames, used_frames, held_blocks, held_there } = self;
         let mib = |frames: u64| frames / 256;

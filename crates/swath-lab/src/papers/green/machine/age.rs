@@ -64,7 +64,7 @@ pub enum AgeError {
     Contradiction {
         /// The target.
         target: AgeTarget,
-        /// What cannot be.
+        /// The sum that cannot be.
         what: String,
     },
 }
@@ -120,7 +120,7 @@ impl AgeTarget {
         let map = MemoryMap::new(preset.ranges(), &mut areas)
             .map_err(|error| contradiction(error.to_string()))?;
         let mut random = random(seed, AGE_STREAM);
-        let mut units: Vec<Unit> = units(&map).map(Unit::free).collect();
+        let mut units: Vec<HugeUnit> = units(&map).map(HugeUnit::free).collect();
         let (frames, inside) = (map.total_frames(), units.len() as u64 * UNIT);
         let edges = frames - inside;
         let used = ((frames as f64 * self.used).round() as u64).max(edges);
@@ -165,7 +165,8 @@ impl AgeTarget {
             }
             push(&mut runs, Extent::between(at, area.end()), Mobility::Unmovable);
         }
-        Ok(MachineStart::of_machine(machine, runs, frames, seed))
+        let (ranges, nodes) = (preset.ranges().to_vec(), preset.nodes().to_vec());
+        Ok(MachineStart::new(ranges, nodes, runs, frames, seed))
     }
 }
 
@@ -219,13 +220,13 @@ fn spread(sum: u64, room: &[u64], least: u64, random: &mut impl RngExt) -> Vec<u
 }
 
 /// The frames of an aligned 2 MiB.
-struct Unit {
+struct HugeUnit {
     first: Pfn,
     used: [u64; (UNIT / 64) as usize],
     fixed: [u64; (UNIT / 64) as usize],
 }
 
-impl Unit {
+impl HugeUnit {
     fn free(first: Pfn) -> Self {
         let none = [0; (UNIT / 64) as usize];
         Self { first, used: none, fixed: none }

@@ -7,7 +7,6 @@ use swath_frame::{ByteRange, Mobility};
 use swath_trace::machine::{Snapshot, UnknownFrames};
 
 use crate::papers::green::machine::blocks::Blocks;
-use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::pages::requests::HeldBlock;
 
 /// The most frames of memory, from the first to the last: 1 TiB.
@@ -92,18 +91,8 @@ impl MachineStart {
         Ok(Self::new(ranges, nodes, used, frames, seed))
     }
 
-    /// One of the paper's machines with these frames in use, ascending.
-    pub(crate) fn of_machine(
-        machine: MachineName,
-        used: impl IntoIterator<Item = (Extent, Mobility)>,
-        frames: u64,
-        seed: u64,
-    ) -> Self {
-        let preset = machine.preset();
-        Self::new(preset.ranges().to_vec(), preset.nodes().to_vec(), used, frames, seed)
-    }
-
-    fn new(
+    /// So many frames in these ranges, with these of them in use, ascending.
+    pub(crate) fn new(
         ranges: Vec<ByteRange>,
         nodes: Vec<Extent>,
         used: impl IntoIterator<Item = (Extent, Mobility)>,

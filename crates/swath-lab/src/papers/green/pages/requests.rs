@@ -335,10 +335,10 @@ pub fn held_before<E: From<FileError>>(
     Ok(look_through(events, blocks_max)?.held)
 }
 
-/// What has to be known of a recording before it is replayed event by event.
+/// The facts of a recording that a replay event by event has to know before it begins.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outline {
-    /// What [`held_before`] finds.
+    /// The blocks that [`held_before`] finds.
     pub held: Vec<HeldBlock>,
     /// Handles that its requests use, those of `held` among them.
     pub handles: usize,
