@@ -45,12 +45,12 @@ fn trace(random: &mut Random) {
         let (addr, write) = (PhysAddr::new(random.word()), random.one_in(2));
         asked.push((cycle, DramRequest { id, addr, write }));
     }
-    for format in [TraceFormat::Ramulator, TraceFormat::DramSim3] {
+    for format in [TraceFormat::Ramulator, TraceFormat::DramSim3, TraceFormat::Text] {
         let mut text = String::new();
         write_trace(&mut text, format, asked.iter().copied()).expect("a string takes all");
         let read: Vec<_> = text.lines().map(|line| read(format, line)).collect();
         let told = asked.iter().map(|&(cycle, DramRequest { addr, write, .. })| match format {
-            TraceFormat::Ramulator => (0, addr.raw(), write),
+            TraceFormat::Ramulator | TraceFormat::Text => (0, addr.raw(), write),
             TraceFormat::DramSim3 => (cycle, addr.raw(), write),
         });
         assert_eq!(read, told.collect::<Vec<_>>(), "{text}");
@@ -66,6 +66,8 @@ fn read(format: TraceFormat, line: &str) -> (u64, u64, bool) {
     match (format, &words[..]) {
         (TraceFormat::Ramulator, ["LD", addr]) => (0, number(addr), false),
         (TraceFormat::Ramulator, ["ST", addr]) => (0, number(addr), true),
+        (TraceFormat::Text, [addr, "r"]) => (0, number(addr), false),
+        (TraceFormat::Text, [addr, "w"]) => (0, number(addr), true),
         (TraceFormat::DramSim3, [addr, "READ", cycle]) => {
             (cycle.parse().expect("a cycle"), number(addr), false)
         }
