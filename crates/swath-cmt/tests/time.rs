@@ -151,7 +151,8 @@ fn long_and_others(len: usize) -> (Duration, Duration, bool) {
 }
 
 /// Memory of a hugetlb pool leaves it at the first fork, so that a second one takes no more than with
-/// ordinary memory: less than 1 ms for 512 MiB, the best of five.
+/// ordinary memory: less than 1 ms for 512 MiB, the best of five, or, on a machine on which forks take longer,
+/// no more than half as long again as with such memory.
 #[test]
 fn a_second_fork_takes_no_longer_than_without_hugetlb_pages() {
     const LEN: usize = 512 << 20;
@@ -183,10 +184,18 @@ fn a_second_fork_takes_no_longer_than_without_hugetlb_pages() {
         let first = fork();
         assert_eq!(swath_cmt::stats().hugetlb_2m_bytes, 0, "{:?}", swath_cmt::stats());
         let best = (0..5).map(|_| fork()).min().expect("five");
-        println!("the first fork took {first:?}, the best of five later ones {best:?}");
-        assert!(best < Duration::from_millis(1), "{best:?}");
         // SAFETY: a block of that length.
         assert!((0..LEN).step_by(4096).all(|at| unsafe { block.add(at).read() } == 1));
+        free(block);
+        let block = swath_cmt::allocate(LEN).expect("memory");
+        // SAFETY: a block of that length.
+        unsafe { block.write_bytes(1, LEN) };
+        assert_eq!(swath_cmt::stats().hugetlb_2m_bytes, 0, "{:?}", swath_cmt::stats());
+        let ordinary = (0..5).map(|_| fork()).min().expect("five");
+        println!(
+            "the first fork took {first:?}, the best of five later ones {best:?}, with ordinary memory {ordinary:?}"
+        );
+        assert!(best < Duration::from_millis(1).max(ordinary * 3 / 2), "{best:?}, {ordinary:?}");
         free(block);
     });
 }

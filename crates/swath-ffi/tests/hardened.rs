@@ -88,8 +88,10 @@ fn overruns() {
 
 /// Bytes of the canary behind a block.
 const CANARY: usize = 8;
+/// Segments are whole units.
+const UNIT_BYTES: usize = 64 << 10;
 
-/// A segment's last byte is there, and the first one behind its canary faults; so it is again when
+/// A segment's last byte is there, and the first one behind its units faults; so it is again when
 /// the units were another's.
 fn guards() {
     for size in [40_000, 100_000, 3 << 20, 70_000] {
@@ -101,21 +103,22 @@ fn guards() {
         unsafe {
             block.add(usable - 1).write(1);
             assert_eq!(signal_of(|| block.add(usable - 1).write(2)), 0);
-            assert_eq!(signal_of(|| block.wrapping_add(usable + CANARY).write(2)), libc::SIGSEGV);
+            let end = (usable + CANARY).next_multiple_of(UNIT_BYTES);
+            assert_eq!(signal_of(|| block.wrapping_add(end).write(2)), libc::SIGSEGV);
             assert_eq!(block.add(usable - 1).read(), 1);
         }
         free(block);
     }
 }
 
-/// A freed block is filled, and comes back after so many frees of others and not before.
+/// A freed block is zero, and comes back after so many frees of others and not before.
 fn quarantine() {
     let block = allocate(200);
     // SAFETY: a block of so many bytes.
     unsafe { block.write_bytes(1, 200) };
     free(block);
     // SAFETY: its memory is still the process's.
-    unsafe { assert!((0..200).all(|at| block.add(at).read() == 0xDF)) };
+    unsafe { assert!((0..200).all(|at| block.add(at).read() == 0)) };
     let others: Vec<_> = (0..QUARANTINE).map(|_| allocate(200)).collect();
     assert!(!others.contains(&block));
     assert_eq!(signal_of(|| free(block)), libc::SIGABRT, "it waits, and is freed again");
@@ -137,15 +140,21 @@ fn quarantine() {
     // SAFETY: as above; the memory of the place that it left is still the process's.
     unsafe {
         assert!(moved != left && (0..200).all(|at| moved.add(at).read() == 1));
-        assert!((0..200).all(|at| left.add(at).read() == 0xDF));
+        assert!((0..200).all(|at| left.add(at).read() == 0));
     }
     assert!((0..400).all(|_| allocate(200) != left), "it is not handed out yet");
     assert_eq!(signal_of(|| free(left)), libc::SIGABRT, "it waits, and is freed");
     free(moved);
-    // The longer one is not filled up to its canary.
-    for size in [200, 100_000] {
+    for size in [200, 100_000, 300_000] {
         let block = allocate(size);
         free(block);
+        // Of a segment all but the last unit faults; any pointer may be asked about.
+        // SAFETY: only asks.
+        assert!(unsafe { cmt_usable_size(block.cast()) } <= size);
+        if size > 2 * UNIT_BYTES {
+            // SAFETY: in a child, which is to end.
+            assert_eq!(signal_of(|| unsafe { block.write(1) }), libc::SIGSEGV, "{size}");
+        }
         let resized = || {
             // SAFETY: none that is in use, which the call is to find.
             let _ = unsafe { cmt_realloc(block.cast(), 2 * size) };

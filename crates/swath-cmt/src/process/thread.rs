@@ -53,8 +53,10 @@ struct Waiting {
 struct Freed {
     block: NonNull<u8>,
     len_bytes: usize,
-    /// Bytes that were zeroed when it began to wait. Of a segment 0 if all of it faults at every access.
-    zeroed: usize,
+    /// Bytes that its user had.
+    user_bytes: usize,
+    /// Of a segment the bytes that fault at every access; the user's behind them are zero.
+    faulting: usize,
 }
 
 /// What a look at a block in use finds.
@@ -168,11 +170,13 @@ impl Thread {
         let address = block.addr().get();
         let place = self.heap.pool().place_of(block)?;
         let waits = FreeError::Pool(BufferFreeError::NotAllocated { address });
-        // Of a segment that waits not even the canary can be read.
-        if (place.is_segment || self.canary.is_none()) && self.waiting.has(block) {
-            return Err(waits);
-        }
-        let Some(canary) = self.canary else { return Ok(Look { place, kept: None }) };
+        let Some(canary) = self.canary else {
+            return if self.waiting.has(block) {
+                Err(waits)
+            } else {
+                Ok(Look { place, kept: None })
+            };
+        };
         let len_bytes = place.len_bytes;
         // SAFETY: a block in use, as the pool says.
         let kept = unsafe { canary.read(block, len_bytes) };
@@ -288,20 +292,17 @@ impl Thread {
             // SAFETY: the block is in use, and its user has freed it.
             return Ok(unsafe { self.heap.free(block) }?);
         }
-        // A segment faults at every access, if it can; a slot is zero.
-        // SAFETY: as above.
-        let zeroed = if unsafe { place.is_segment && self.heap.pool().guard_segment(block, true) } {
-            0
-        } else {
-            let user_bytes = kept.map_or(len_bytes, |kept| kept.user_bytes);
+        let user_bytes = kept.map_or(len_bytes, |kept| kept.user_bytes);
+        if let (Some(canary), Some(kept)) = (self.canary, kept) {
             // SAFETY: as above.
-            unsafe { block.write_bytes(0, user_bytes) };
-            if let (Some(canary), Some(kept)) = (self.canary, kept) {
-                // SAFETY: as above.
-                unsafe { canary.write(block, len_bytes, Kept { waits: true, ..kept }) };
-            }
-            user_bytes
-        };
+            unsafe { canary.write(block, len_bytes, Kept { waits: true, ..kept }) };
+        }
+        // What of a segment can fault does; all else is zero.
+        // SAFETY: as above.
+        let faulting = unsafe { self.heap.pool().guard_segment(block, true) };
+        let rest = user_bytes.saturating_sub(faulting);
+        // SAFETY: as above; behind what faults.
+        unsafe { block.byte_add(user_bytes - rest).write_bytes(0, rest) };
         let mut found = Ok(());
         while self.waiting.held == self.waiting.ring.len()
             || self.waiting.bytes + len_bytes > WAITING_BYTES_MAX
@@ -309,18 +310,21 @@ impl Thread {
             let Some(oldest) = self.waiting.pop() else { break };
             found = found.and(self.let_go(oldest));
         }
-        self.waiting.push(Freed { block, len_bytes, zeroed });
+        self.waiting.push(Freed { block, len_bytes, user_bytes, faulting });
         found
     }
 
     /// Frees a block that has waited, if nobody wrote to it meanwhile.
     fn let_go(&mut self, freed: Freed) -> Result<(), FreeError> {
-        if freed.zeroed == 0 {
+        if freed.faulting > 0 {
             // SAFETY: it waits, and is in use to the pool.
             unsafe { self.heap.pool().guard_segment(freed.block, false) };
         }
+        let rest = freed.user_bytes.saturating_sub(freed.faulting);
         // SAFETY: as above, and zeroed since.
-        let bytes = unsafe { slice::from_raw_parts(freed.block.as_ptr(), freed.zeroed) };
+        let bytes = unsafe {
+            slice::from_raw_parts(freed.block.as_ptr().add(freed.user_bytes - rest), rest)
+        };
         let is_zero = bytes.iter().all(|&byte| byte == 0);
         // SAFETY: it was in use until it began to wait, and nothing uses it.
         unsafe { self.heap.free(freed.block) }?;

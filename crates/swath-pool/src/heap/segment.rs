@@ -30,18 +30,21 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
     }
 
-    /// Makes all of a segment in use fault at every access, or (`on` false) usable again, and returns true; of
-    /// a slot, or where the source has no guards, nothing changes and it returns false. The source may have no
-    /// guards for some pages: those stay as they are.
+    /// Makes a segment in use fault at every access, but for its last unit, or (`on` false) usable again, and
+    /// returns the bytes that do; 0 for a slot, or where the source has no guards. The source may have none
+    /// for some pages: those stay as they are.
     ///
     /// # Safety
     /// The segment's user no longer uses it, or (`on` false) `on` was the last call.
-    pub unsafe fn guard_segment(&self, block: NonNull<u8>, on: bool) -> bool {
-        let Ok((index, Found::Segment)) = self.find(block.addr().get()) else { return false };
+    pub unsafe fn guard_segment(&self, block: NonNull<u8>, on: bool) -> usize {
+        let Ok((index, Found::Segment)) = self.find(block.addr().get()) else { return 0 };
         let units = self.superblocks()[index as usize].segment_units();
-        let (Some(units), Some(pages)) = (units, self.make_usable) else { return false };
-        pages.guard(index, units - self.guard_units(), on);
-        true
+        let (Some(units), Some(pages)) = (units, self.make_usable) else { return 0 };
+        let all_but_last = units.saturating_sub(self.guard_units() + 1);
+        if all_but_last > 0 {
+            pages.guard(index, all_but_last, on);
+        }
+        (all_but_last as usize) << UNIT_SHIFT
     }
 
     /// Returns the units of a segment for `size` bytes, with its guard.

@@ -133,15 +133,20 @@ fn read(file: &str, text: &str) -> Result<DataSheet, PartFault> {
             return Err(refused(key, format!("{name:?} is no name of 1 to {NAME_MAX} bytes")));
         }
     }
+    let constraints: Vec<String> = sheet.constraints.iter().map(|line| line.name.clone()).collect();
     let currents = sheet.currents.map(CurrentsFile::currents);
     let part = sheet.part();
     part.validate().map_err(|error| {
         let key = match error {
-            PartError::Size { field, .. } => field,
-            PartError::Scope { .. } => "constraints",
-            PartError::Refresh { .. } => "refresh_interval_cycles",
+            // Of a constraint it has the name.
+            PartError::Size { field, .. } => constraints
+                .iter()
+                .position(|name| name == field)
+                .map_or(field.to_owned(), |nth| format!("constraints.{nth}.cycles")),
+            PartError::Scope { .. } => "constraints".to_owned(),
+            PartError::Refresh { .. } => "refresh_interval_cycles".to_owned(),
         };
-        refused(key.to_owned(), error.to_string())
+        refused(key, error.to_string())
     })?;
     Ok(DataSheet { part, currents })
 }
