@@ -97,7 +97,7 @@ fn has_canaries() -> bool {
 }
 
 /// Allocates for one of C++'s operators: `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM.
-#[inline(always)]
+#[inline(never)]
 #[must_use]
 pub fn new(size: usize, align: usize, origin: Origin) -> *mut c_void {
     let block = if align <= 16 { malloc(size) } else { aligned_alloc(align, size) };
@@ -115,7 +115,7 @@ pub fn new(size: usize, align: usize, origin: Origin) -> *mut c_void {
 ///
 /// # Safety
 /// As for [`free`].
-#[inline(always)]
+#[inline(never)]
 pub unsafe fn delete(block: *mut c_void, origin: Origin, size: Option<usize>) {
     if has_canaries()
         && let Some(made) = NonNull::new(block.cast::<u8>())

@@ -19,6 +19,9 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Bytes of a canary.
 pub(crate) const CANARY_BYTES: usize = size_of::<u64>();
 
+/// The lower bits of a canary that says nothing: they name no origin.
+const NOTHING: u32 = 3;
+
 /// The most bytes behind the user's that are filled.
 const FILLED_MAX: usize = 64;
 
@@ -97,14 +100,33 @@ impl Canary {
         place.store(self.word(core::ptr::from_ref(place).addr(), low), Relaxed);
     }
 
-    /// Writes a canary that says nothing behind a slot that is not in use, if there is none.
+    /// Writes a canary that says nothing where none stands behind a slot: its last user went beyond it, or it has not
+    /// been used, or a fork came while a thread that the child has not was about to use it. If it is in use, its free
+    /// finds that its own canary is lost.
     ///
     /// # Safety
-    /// `slot` begins a slot of `len_bytes`, of which nothing else uses the last word.
-    pub(crate) unsafe fn write_unused(self, slot: NonNull<u8>, len_bytes: usize) {
+    /// `slot` begins a slot of `len_bytes`.
+    pub(crate) unsafe fn see_to(self, slot: NonNull<u8>, len_bytes: usize) {
         // SAFETY: as the caller says.
         let place = unsafe { Self::place(slot, len_bytes) };
-        place.store(self.word(core::ptr::from_ref(place).addr(), 0), Relaxed);
+        if !self.stands(place) {
+            place.store(self.word(core::ptr::from_ref(place).addr(), NOTHING), Relaxed);
+        }
+    }
+
+    /// Returns true if a canary stands there, whatever it says.
+    fn stands(self, place: &AtomicU64) -> bool {
+        let word = place.load(Relaxed);
+        self.word(core::ptr::from_ref(place).addr(), word as u32 ^ self.key as u32) == word
+    }
+
+    /// Returns true if a canary stands behind a slot, whatever it says.
+    ///
+    /// # Safety
+    /// `slot` begins a slot of `len_bytes`.
+    pub(crate) unsafe fn is_behind(self, slot: NonNull<u8>, len_bytes: usize) -> bool {
+        // SAFETY: as the caller says.
+        self.stands(unsafe { Self::place(slot, len_bytes) })
     }
 
     /// Returns what the canary of a block says; `None` if it was overwritten.
@@ -114,8 +136,7 @@ impl Canary {
     pub(crate) unsafe fn read(self, block: NonNull<u8>, len_bytes: usize) -> Option<Kept> {
         // SAFETY: as the caller says.
         let place = unsafe { Self::place(block, len_bytes) };
-        let word = place.load(Relaxed);
-        let low = word as u32 ^ self.key as u32;
+        let low = place.load(Relaxed) as u32 ^ self.key as u32;
         let user_bytes = (len_bytes - CANARY_BYTES).checked_sub(low as usize >> 3)?;
         let origin = match low & 3 {
             0 => Origin::Malloc,
@@ -123,8 +144,7 @@ impl Canary {
             2 => Origin::NewArray,
             _ => return None,
         };
-        let intact = self.word(core::ptr::from_ref(place).addr(), low) == word;
-        intact.then_some(Kept { user_bytes, origin, waits: low & 4 != 0 })
+        self.stands(place).then_some(Kept { user_bytes, origin, waits: low & 4 != 0 })
     }
 
     /// Returns true if the bytes behind the user's are as they were filled.
@@ -190,10 +210,16 @@ mod tests {
         let block = NonNull::from(&mut words).cast::<u8>();
         // SAFETY: in the words.
         unsafe {
-            canary.write_unused(block, 16);
-            assert!(canary.read(block, 16).is_some());
+            assert!(!canary.is_behind(block, 16));
+            canary.see_to(block, 16);
+            assert!(canary.is_behind(block, 16) && canary.read(block, 16).is_none());
             block.cast::<u64>().add(3).write(block.cast::<u64>().add(1).read());
-            assert_eq!(canary.read(block.byte_add(16), 16), None);
+            assert!(!canary.is_behind(block.byte_add(16), 16));
+            // One that says something stays.
+            let kept = Kept { user_bytes: 5, origin: Origin::New, waits: false };
+            canary.write(block, 16, kept);
+            canary.see_to(block, 16);
+            assert_eq!(canary.read(block, 16), Some(kept));
         }
     }
 }

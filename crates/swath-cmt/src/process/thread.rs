@@ -148,13 +148,9 @@ impl Thread {
         let kept = Kept { user_bytes, origin, waits: false };
         // SAFETY: a block in use, whose last bytes nobody else has.
         unsafe { canary.write(block, place.len_bytes, kept) };
-        if let Some(before) = place.before
+        if let Some(before) = place.before {
             // SAFETY: a slot of the same superblock, as long.
-            && unsafe { canary.read(before, place.len_bytes) }.is_none()
-            && pool.usable_size(before).is_err()
-        {
-            // SAFETY: as above; it is not in use, and only this thread's heap could allocate it.
-            unsafe { canary.write_unused(before, place.len_bytes) };
+            unsafe { canary.see_to(before, place.len_bytes) };
         }
     }
 
@@ -187,8 +183,8 @@ impl Thread {
         let intact = |kept: &Kept| unsafe { canary.is_filled(block, len_bytes, kept.user_bytes) };
         let kept = kept.filter(intact).ok_or(FreeError::Overrun { address })?;
         if let Some(before) = place.before
-            // SAFETY: a slot of the same superblock, as long, behind which a canary stands.
-            && unsafe { canary.read(before, len_bytes) }.is_none()
+            // SAFETY: a slot of the same superblock, as long.
+            && !unsafe { canary.is_behind(before, len_bytes) }
         {
             return Err(FreeError::Underrun { address });
         }
