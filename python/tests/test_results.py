@@ -137,7 +137,7 @@ def test_an_interrupt_ends_a_run():
 
 def test_memory_that_cannot_be_is_refused():
     keys = {"memory.blocks.free_share": 0.001, "memory.blocks.block_frames": [1 << 10]}
-    with pytest.raises(ValueError, match="fits no descriptor"):
+    with pytest.raises(ValueError, match="has no frame"):
         small().replace({**keys, "memory.blocks.free_per_requested": 1000.0}).run()
 
 
