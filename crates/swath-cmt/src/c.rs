@@ -91,9 +91,10 @@ pub fn usable_size(block: *const c_void) -> usize {
     NonNull::new(block.cast::<u8>().cast_mut()).map_or(0, crate::allocate::usable_size)
 }
 
-/// Returns true if blocks have canaries, which say what made them.
-fn has_canaries() -> bool {
-    begun().is_some_and(|process| process.canary.is_some())
+/// Returns true if the pool's blocks have canaries, which say what made them, and this may be one.
+fn has_canary(block: NonNull<u8>) -> bool {
+    let address = block.addr().get();
+    begun().is_some_and(|process| process.canary.is_some() && process.pool.contains(address))
 }
 
 /// Allocates for one of C++'s operators: `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM.
@@ -101,8 +102,8 @@ fn has_canaries() -> bool {
 #[must_use]
 pub fn new(size: usize, align: usize, origin: Origin) -> *mut c_void {
     let block = if align <= 16 { malloc(size) } else { aligned_alloc(align, size) };
-    if has_canaries()
-        && let Some(made) = NonNull::new(block.cast::<u8>())
+    if let Some(made) = NonNull::new(block.cast::<u8>())
+        && has_canary(made)
     {
         with_thread(|thread| thread.made_by(made, origin));
     }
@@ -117,9 +118,8 @@ pub fn new(size: usize, align: usize, origin: Origin) -> *mut c_void {
 /// As for [`free`].
 #[inline(never)]
 pub unsafe fn delete(block: *mut c_void, origin: Origin, size: Option<usize>) {
-    if has_canaries()
-        && let Some(made) = NonNull::new(block.cast::<u8>())
-        && begun().is_some_and(|process| process.pool.contains(made.addr().get()))
+    if let Some(made) = NonNull::new(block.cast::<u8>())
+        && has_canary(made)
         && let Some(Err(error)) = with_thread(|thread| thread.check_origin(made, origin, size))
     {
         return report(error);

@@ -33,12 +33,14 @@ const SHAPES: &[Shape] = &[
     (&[(0, 3 << 13)], (0, 3 << 13), 1 << 13, 10),
 ];
 
+fn ranges_of(areas: &[(u64, u64)]) -> Vec<ByteRange> {
+    let of = |&(start, count)| ByteRange::of_frames(Extent::new(Pfn::new(start), count));
+    areas.iter().map(of).collect()
+}
+
 fn check<P: Placement>(rule: impl Fn() -> P, shapes: &[Shape], seeds: u64, steps: usize) {
     for &(areas, (start, count), frames, top) in shapes {
-        let ranges: Vec<_> = areas
-            .iter()
-            .map(|&(start, count)| ByteRange::of_frames(Extent::new(Pfn::new(start), count)))
-            .collect();
+        let ranges = ranges_of(areas);
         let mut storage = vec![Extent::default(); ranges.len()];
         let map = MemoryMap::new(&ranges, &mut storage).unwrap();
         let zone = Extent::new(Pfn::new(start), count);
@@ -98,10 +100,7 @@ fn adaptive() {
 /// frames in use are given back it is as good as new.
 fn begin<P: Placement>(rule: impl Fn() -> P) {
     for &(areas, (start, count), frames, top) in SHAPES {
-        let ranges: Vec<_> = areas
-            .iter()
-            .map(|&(start, count)| ByteRange::of_frames(Extent::new(Pfn::new(start), count)))
-            .collect();
+        let ranges = ranges_of(areas);
         let mut storage = vec![Extent::default(); ranges.len()];
         let map = MemoryMap::new(&ranges, &mut storage).unwrap();
         let zone = Extent::new(Pfn::new(start), count);
