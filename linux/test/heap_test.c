@@ -194,7 +194,7 @@ struct held {
 	uint64_t len;
 	uint64_t stamp;
 	uint32_t count;
-	struct swath_heap_extent extents[64];
+	struct swath_heap_extent *extents;
 };
 
 /* A bit for each physical frame that is out, of all programs; the guest's memory ends below 64 GiB. */
@@ -236,6 +236,7 @@ static void drop(struct held *held)
 	mark(held, false);
 	munmap(held->at, held->len);
 	close(held->fd);
+	free(held->extents);
 	held->at = NULL;
 }
 
@@ -276,8 +277,11 @@ static void random_steps(unsigned count, uint64_t seed)
 		slot->len = pages * FRAME;
 		slot->at = map(fd, slot->len);
 		slot->stamp = seed << 32 ^ i;
-		slot->count = extents_of(fd, slot->extents, 64);
-		CHECK(slot->count >= 1 && slot->count <= 64 && (flags || slot->count == 1));
+		/* A buffer may have as many runs as pages. */
+		slot->count = extents_of(fd, NULL, 0);
+		CHECK(slot->count >= 1 && slot->count <= pages && (flags || slot->count == 1));
+		slot->extents = calloc(slot->count, sizeof(*slot->extents));
+		CHECK(slot->extents && extents_of(fd, slot->extents, slot->count) == slot->count);
 		scattered += slot->count > 1;
 		mark(slot, true);
 		for (uint64_t k = 0; k < slot->len / 8; k += 64)
