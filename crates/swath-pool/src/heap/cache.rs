@@ -47,11 +47,11 @@ struct Place {
 /// Fewer entries of longer slots.
 const fn entries_of(class: usize) -> usize {
     let entries = match LAYOUTS[class].size {
-        0..=128 => 160,
+        0..=128 => 128,
         129..=512 => 40,
         513..=2048 => 16,
-        2049..=8192 => 18,
-        _ => 12,
+        2049..=8192 => 24,
+        _ => 18,
     };
     if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
 }

@@ -10,7 +10,6 @@ use crate::heap::cache::{CachedSlot, short_class};
 use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::UNIT_GRANULES_SHIFT;
 use crate::superblock::owner::Owner;
 
 /// The caches of a heap, without the rest of it: serves what they have, and takes what they have room for.
@@ -75,8 +74,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         Some(unsafe { NonNull::new_unchecked(block) })
     }
 
-    /// Frees `block`, if it is a block in use that begins in the first unit of one of the
-    /// heap's superblocks that has no returned slots to collect: 33 instructions. Any pointer may be tried.
+    /// Frees `block`, if it is a block in use of one of the heap's superblocks that has no returned slots to
+    /// collect: 33 instructions. Any pointer may be tried.
     ///
     /// # Safety
     /// The block is not used after, if it was freed.
@@ -87,9 +86,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         // SAFETY: as above; memory that is zero has no granules.
         let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
         let Some(superblock) = superblock else { return Freed::No };
-        let state = superblock.state();
-        let class = Owner(state as u32).class();
-        if state != self.slot().caches.owner(class) {
+        let front = superblock.front();
+        let class = Owner(front as u32).class();
+        if front != self.slot().caches.owner(class) {
             return Freed::No;
         }
         // SAFETY: the granule lies in the arena: its unit has a record.
@@ -105,12 +104,11 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     #[inline(always)]
     #[must_use]
     pub unsafe fn put_back(self, block: *mut u8) -> bool {
-        // SAFETY: the pool is there, with the slot in the first unit of a superblock.
-        let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
-        // SAFETY: as above.
-        let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
-        let within = slot.granule % (1 << UNIT_GRANULES_SHIFT);
-        superblock.is_some_and(|superblock| superblock.free_slot(superblock.position(within)))
+        // SAFETY: the pool is there: the block was one of its.
+        let pool = unsafe { &*self.pool };
+        let granule = pool.cached_slot(block.addr()).granule;
+        pool.first_of(granule)
+            .is_some_and(|(index, superblock)| superblock.free_slot(pool.position(index, granule)))
     }
 
     /// Frees a slot of one of the heap's superblocks, which nobody returned, if it is live.

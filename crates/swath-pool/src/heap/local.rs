@@ -360,16 +360,17 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if u64::from(owner.0) != self.slot.caches.owner(owner.class()) {
             return self.pool.free_remote(index, superblock, cached.granule);
         }
-        let within = cached.granule.wrapping_sub((index as usize) << UNIT_GRANULES_SHIFT);
-        if superblock.queued() != 0
-            && self.pool.returned_bits(index).has(superblock.position(within))
-        {
+        let position = self.pool.position(index, cached.granule);
+        if superblock.queued() == 0 {
+            // Closed by a return that was collected before it ended.
+            self.pool.open_front(index);
+        } else if self.pool.returned_bits(index).has(position) {
             return false;
         }
         // SAFETY: it lies in a superblock.
         match unsafe { self.front().free_own(owner.class(), cached) } {
             Freed::No => return false,
-            Freed::Full if superblock.free_slot(superblock.position(within)) => self.at_mark(index),
+            Freed::Full if superblock.free_slot(position) => self.at_mark(index),
             Freed::Full | Freed::Done => {}
         }
         true
@@ -493,6 +494,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     fn collect_slots(&self, index: u32, summary: u32) {
         let superblock = &self.pool.superblocks()[index as usize];
         let taken = self.pool.collect_slots(index, summary);
+        self.pool.open_front(index);
         if taken == 0 {
             return;
         }

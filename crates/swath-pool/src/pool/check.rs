@@ -12,7 +12,7 @@ use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{CLASSES, LAYOUTS, STARTS, UNIT_GRANULES_SHIFT, word_of};
 use crate::superblock::list::List;
 use crate::superblock::owner::{Owner, Role};
-use crate::superblock::record::Superblock;
+use crate::superblock::record::{CLOSED, Superblock};
 
 /// An invariant that does not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -197,8 +197,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             let inner = self.superblocks()[(unit + distance) as usize].owner();
             ensure(unit + distance, inner == Owner::inner(distance), "the way to its first unit")?;
         }
-        let parity = superblock.owner() == Owner::of(heap, class);
-        ensure(unit, parity, "an owner, a class and their parity")?;
+        let owner = Owner::of(heap, class);
+        ensure(unit, superblock.owner() == owner, "an owner, a class and their parity")?;
+        for inside in unit..unit + layout.units {
+            let front = self.superblocks()[inside as usize].front();
+            let is_open = front == owner.0.into() && heap != 0 && superblock.queued() == 0;
+            ensure(inside, is_open || front == CLOSED, "the front that frees its slots")?;
+        }
         let returned = self.returned_bits(unit);
         let open = superblock.open.load(Relaxed);
         let first = (unit as usize) << UNIT_GRANULES_SHIFT;

@@ -15,7 +15,7 @@ use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{CLASSES, LAYOUTS, UNIT_GRANULES_SHIFT};
 use crate::superblock::list::ReturnList;
 use crate::superblock::owner::{Owner, Role};
-use crate::superblock::record::Superblock;
+use crate::superblock::record::{CLOSED, Superblock};
 
 /// The number of the global heap as an owner.
 const GLOBAL: u32 = 0;
@@ -66,6 +66,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             self.release_superblock(global, index);
             return;
         }
+        self.set_fronts(index, CLOSED);
         match superblock.class() {
             Some(class) if used < superblock.slots.load(Relaxed) => {
                 superblock.set_owner(Owner::of(GLOBAL, class));
@@ -93,6 +94,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             superblocks[index as usize].set_owner(OVERWRITTEN);
             return;
         };
+        self.set_fronts(index, CLOSED);
         let units = LAYOUTS[class].units;
         for superblock in superblocks.iter().skip(index as usize).take(units as usize) {
             superblock.set_owner(Owner::FREE);
@@ -116,6 +118,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 let used = superblock.used() as u32;
                 superblock.set_used(used, self.low(superblock.slots.load(Relaxed)));
                 superblock.set_owner(owner);
+                self.open_front(index);
                 return Some(index);
             }
             let units = LAYOUTS[class].units;
@@ -130,12 +133,30 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                     superblocks[(first + distance) as usize].set_owner(Owner::inner(distance));
                 }
                 superblocks[first as usize].begin(class, owner);
+                self.open_front(first);
                 return Some(first);
             }
             if !self.gather(&mut global) {
                 return None;
             }
         }
+    }
+
+    /// Lets the front of a superblock's owner, the caller, free slots of it, if no returned ones wait.
+    pub(crate) fn open_front(&self, index: u32) {
+        let superblock = &self.superblocks()[index as usize];
+        self.set_fronts(index, superblock.owner().0.into());
+        if superblock.queued() != 0 {
+            self.set_fronts(index, CLOSED);
+        }
+    }
+
+    /// Says for all units of a superblock whose front may free their slots.
+    fn set_fronts(&self, index: u32, front: u64) {
+        let superblocks = &self.superblocks()[index as usize..];
+        // Of a record that was overwritten nobody knows how many units there are.
+        let units = superblocks[0].class().map_or(1, |class| LAYOUTS[class].units);
+        superblocks.iter().take(units as usize).for_each(|superblock| superblock.set_front(front));
     }
 
     /// Puts a superblock that was found on a list and has another owner on
@@ -234,6 +255,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         match superblock.return_slot(position, self.returned_bits(index)) {
             Ok(None) => true,
             Ok(Some(owner)) => {
+                self.set_fronts(index, CLOSED);
                 self.list_of(owner).push(self.superblocks(), index);
                 true
             }
