@@ -348,7 +348,7 @@ fn a_cache_goes_back_with_its_thread() {
 /// served twice.
 #[test]
 fn a_full_cache_meets_a_return() {
-    let outcomes = explore(Some(3), || {
+    let outcomes = explore(Some(2), || {
         let checked = Checked::new(1, 1, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let blocks: Vec<Sent> = (0..8).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();

@@ -15,6 +15,16 @@ use crate::emulator::follow;
 /// A guest that is silent for so long hangs: loading searches memory, and emulation is slow.
 const SILENCE_MAX: Duration = Duration::from_secs(240);
 
+/// Words of the kernel's own reports.
+const REPORTS: &[&str] = &[
+    "BUG:",
+    "kernel BUG",
+    "WARNING:",
+    "possible circular locking dependency",
+    "suspected memory leaks",
+    "Kernel panic",
+];
+
 /// One figure of a guest: a heap's allocations of a length.
 pub(super) struct Latency {
     pub(super) heap: String,
@@ -126,6 +136,9 @@ impl Seen {
                     self.latencies.push(Latency { heap, bytes, p50_us, p99_us });
                 }
             }
+            _ if REPORTS.iter().any(|words| line.contains(words)) => {
+                self.reports.push(line.to_owned());
+            }
             _ => {}
         }
     }
@@ -159,6 +172,7 @@ mod tests {
             "availability bytes 20971520 asked 12 given 12 one_run 11 us_each 31.5",
             "kernel says: [  1.0] BUG: bad page state",
             "failed: heap_test /dev/dma_heap/swath full",
+            "[    4.1] BUG: KASAN: slab-use-after-free in clean+0x230/0x3a3",
         ] {
             let mut seen = Seen::default();
             seen.read(line);

@@ -362,7 +362,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
         let position = self.pool.position(index, cached.granule);
         if superblock.queued() == 0 {
-            // Closed by a return that was collected before it ended.
+            // A return that was collected before it ended closed it.
             self.pool.open_front(index);
         } else if self.pool.returned_bits(index).has(position) {
             return false;
@@ -482,7 +482,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.slot.returned.take(superblocks, |index| {
             let superblock = &superblocks[index as usize];
             if self.owns(superblock) {
-                let summary = superblock.leave_list();
+                let summary = self.pool.leave_list(index);
                 self.collect_slots(index, summary);
             } else {
                 self.pool.forward(index);
@@ -494,7 +494,6 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     fn collect_slots(&self, index: u32, summary: u32) {
         let superblock = &self.pool.superblocks()[index as usize];
         let taken = self.pool.collect_slots(index, summary);
-        self.pool.open_front(index);
         if taken == 0 {
             return;
         }
@@ -509,6 +508,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     pub(crate) fn collect_all_returned(&mut self, high: u32) {
         for index in 0..high {
             if self.owns(&self.pool.superblocks()[index as usize]) {
+                self.pool.open_front(index);
                 self.collect_slots(index, self.pool.returned_bits(index).summary());
             }
         }

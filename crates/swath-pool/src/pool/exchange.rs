@@ -146,9 +146,17 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub(crate) fn open_front(&self, index: u32) {
         let superblock = &self.superblocks()[index as usize];
         self.set_fronts(index, superblock.owner().0.into());
-        if superblock.queued() != 0 {
+        if superblock.queued_now() != 0 {
             self.set_fronts(index, CLOSED);
         }
+    }
+
+    /// Takes a superblock of the caller off its list of those with returned slots, and returns the summary of
+    /// those; its front frees again.
+    pub(crate) fn leave_list(&self, index: u32) -> u32 {
+        let superblock = &self.superblocks()[index as usize];
+        self.set_fronts(index, superblock.owner().0.into());
+        superblock.leave_list()
     }
 
     /// Says for all units of a superblock whose front may free their slots.

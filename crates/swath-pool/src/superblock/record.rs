@@ -142,10 +142,15 @@ impl Superblock {
 
     /// Says whose front may free slots of this unit, or with [`CLOSED`] that none may.
     ///
-    /// Who returns a slot closes it after it has changed `queued`, and who says otherwise looks at `queued` after: of the
-    /// two the later one finds what the earlier one has changed.
+    /// Who returns a slot closes it after it has set its bit of `queued`. Who opens it changes the same word after,
+    /// and sees that bit; or whoever sets one later sees that change, and closes it after it was opened.
     pub(crate) fn set_front(&self, front: u64) {
-        self.front.swap(front, AcqRel);
+        self.front.store(front, Relaxed);
+    }
+
+    /// Returns the summary of returned slots, for whoever has just opened fronts.
+    pub(crate) fn queued_now(&self) -> u32 {
+        (self.state.fetch_or(0, AcqRel) >> 32) as u32
     }
 
     /// Relaxed: a thread that frees a slot of it has it from one that saw the
