@@ -318,6 +318,149 @@ fn what_cannot_be_composed_is_refused_with_key_and_line() {
     }
 }
 
+const ALLOCATORS: &str = r#"
+[[designs]]
+name = "BBS"
+[[designs]]
+name = "PBS"
+[[designs]]
+name = "BBS of 9"
+frames = "bbs"
+max_order = 9
+[[designs]]
+name = "BBS of 11"
+frames = "bbs"
+max_order = 11
+[[designs]]
+name = "PBS again"
+frames = "pbs"
+[[designs]]
+name = "PBS short"
+frames = "pbs"
+granularity = 2
+top_order = 4
+[[designs]]
+name = "Best fit"
+frames = "pbs-best-fit"
+"#;
+
+/// A study of allocators alone measures those that its plan names, and no others.
+#[test]
+fn composed_allocators_are_those_of_the_studies_of_allocators() {
+    let keys = format!("repeats.quick = 2\nblock_frames = [1, 16, 256]\n{ALLOCATORS}");
+    let nodes = run(&plan("pbs-freelist", &["aged", "varied"], &keys));
+    let of = |design| values(&nodes, "Fig. 21", design);
+    assert_eq!(of("BBS"), of("BBS of 9"));
+    assert_eq!(of("PBS"), of("PBS again"));
+    assert!(of("BBS of 11")[2] <= of("BBS")[2] && of("PBS short") > of("PBS"));
+    let in_figure = |one: &&swath_lab::study::results::Series| one.figure == "Fig. 21";
+    assert_eq!(nodes.series.iter().filter(in_figure).count(), 7);
+    // Of best fit the paper's lists say nothing.
+    let lists = nodes.series.iter().filter(|one| one.figure == "Lists for a page");
+    let lists: BTreeSet<&str> =
+        lists.filter(|one| !one.points.is_empty()).map(|one| one.design.as_str()).collect();
+    assert!(lists.contains("PBS short") && !lists.contains("Best fit"), "{lists:?}");
+    // Without BBS the paper's statements are not judged.
+    let alone = "repeats.quick = 2\n[[designs]]\nname = \"PBS\"\n";
+    let alone = run(&plan("pbs-freelist", &["aged", "varied"], alone));
+    assert_eq!(designs(&alone), BTreeSet::from(["PBS", "PBS, two integers in a node"]));
+    assert!(alone.claims.iter().all(|claim| claim.verdict() == Verdict::NotMeasured));
+    assert!(registry::parse("mine.toml", &plan("pbs-allocation", &[], ALLOCATORS)).is_ok());
+}
+
+#[test]
+fn allocators_that_cannot_be_are_refused_with_key_and_line() {
+    let one = |keys: &str| format!("[[designs]]\nname = \"Mine\"\n{keys}\n");
+    for (added, key, why) in [
+        (one(""), "designs.0.name", "there are BBS, PBS, PBS, granularity 9, and what frames"),
+        (one("max_order = 3"), "designs.0.frames", "a composed design says it"),
+        (one("frames = \"slab\""), "designs.0.frames", "there are \"bbs\", \"pbs\""),
+        (one("frames = \"pbs\"\nmax_order = 3"), "designs.0.max_order", "\"pbs\" has none"),
+        (one("frames = \"bbs\"\ntop_order = 3"), "designs.0.top_order", "\"bbs\" has none"),
+        (one("frames = \"bbs\"\nmax_order = 65"), "designs.0.max_order", "between 1 and 64"),
+        (one("frames = \"bbs\"\nscheme = \"at\""), "designs.0.scheme", "unknown field"),
+        (one("frames = \"bbs\"").replace("Mine", "PBS"), "designs.0.name", "there already"),
+        (one("frames = \"bbs\"").replace("Mine", "a, b"), "designs.0.name", "nor a comma"),
+        (
+            format!("{}{}", one("frames = \"bbs\""), one("frames = \"bbs\"")),
+            "designs.1.name",
+            "twice",
+        ),
+        ("designs = []".into(), "designs", "none given"),
+    ] {
+        for study in ["pbs-freelist", "pbs-allocation"] {
+            let error = registry::parse("mine.toml", &plan(study, &[], &added)).err();
+            let error = error.unwrap_or_else(|| panic!("{added} is read")).to_string();
+            assert!(error.contains("line "), "{added}: {error}");
+            assert!(error.contains(&format!(", {key}: ")), "{added}: {key} is not named: {error}");
+            assert!(error.contains(why), "{added}: {error} lacks {why:?}");
+        }
+    }
+    let taken = one("frames = \"bbs\"").replace("Mine", "BBS with contiguity");
+    let error = registry::parse("mine.toml", &plan("pbs-allocation", &[], &taken)).err();
+    assert!(error.unwrap().to_string().contains("one of the study's own"));
+}
+
+/// A recorded program is a master of the timed system, alone and beside a workload's masters.
+#[test]
+fn recorded_programs_are_masters() {
+    let mix = r#"
+[[mixes]]
+name = "Sort"
+masters = [{ trace = { file = "", transactions_max = 4000 } }]
+[[mixes]]
+name = "Sort beside itself"
+masters = [
+    { trace = { file = "", transactions_max = 4000 } },
+    { trace = { file = "", transactions_max = 4000 } },
+]
+[[mixes]]
+name = "Sort beside a transpose"
+masters = [{ trace = { file = "", transactions_max = 4000 } }, { workload = "matrix-transpose" }]
+"#;
+    let text = plan("pbs-system", &LONG, &format!("{SMALL}{mix}"));
+    let found = run(&text);
+    let cycles = |figure, design| values(&found, figure, design)[0];
+    for design in ["TRAD", "PBS"] {
+        let (alone, twice) = (cycles("Sort", design), cycles("Sort beside itself", design));
+        let transpose = cycles("Fig. 18", design);
+        let both = cycles("Sort beside a transpose", design);
+        assert!(twice > alone && both > transpose && both < transpose + alone, "{design}");
+    }
+    assert!(cycles("Sort", "PBS") < cycles("Sort", "TRAD"));
+    // The paper's workloads are what they were.
+    let paper = run(&plan("pbs-system", &LONG, SMALL));
+    assert_eq!(values(&found, "Fig. 18", "AT"), values(&paper, "Fig. 18", "AT"));
+    assert_eq!(found.claims, paper.claims);
+}
+
+#[test]
+fn masters_that_cannot_be_are_refused() {
+    let one = |masters: &str| format!("[[mixes]]\nname = \"Mine\"\nmasters = {masters}\n");
+    for (added, key, why) in [
+        (one("[]"), "mixes.0.masters", "none given"),
+        (one("[{ workload = \"sorting\" }]"), "mixes.0.masters", "unknown variant `sorting`"),
+        (one("[{ trace = { transactions_max = 1 } }]"), "mixes.0.masters", "missing field `file`"),
+        (one("[{ trace = { file = \"\", transactions_max = 0 } }]"), "mixes.0.masters", "0 is not"),
+        (
+            one("[{ workload = \"matrix-transpose\" }]").replace("Mine", "Matrix transpose"),
+            "mixes.0.name",
+            "there is a workload \"Matrix transpose\" already",
+        ),
+    ] {
+        let error = registry::parse("mine.toml", &plan("pbs-system", &LONG, &added)).err();
+        let error = error.unwrap_or_else(|| panic!("{added} is read")).to_string();
+        assert!(error.contains("line ") && error.contains(key), "{added}: {key}: {error}");
+        assert!(error.contains(why), "{added}: {error} lacks {why:?}");
+    }
+    // A file that is not there is named when it is read.
+    let missing = one("[{ trace = { file = \"/nowhere/a.swtrace\" } }]");
+    let study = plan("pbs-system", &LONG, &format!("{SMALL}{missing}"));
+    let study = registry::parse("mine.toml", &study).unwrap();
+    let error = with_run(true, |run| study.run(run)).err().unwrap().to_string();
+    assert!(error.contains("/nowhere/a.swtrace"), "{error}");
+}
+
 /// A memory that is too small for what is asked of it is no panic and no wrong translation.
 #[test]
 fn a_memory_without_room_says_so() {

@@ -20,6 +20,7 @@ use swath_trace::machine::UnknownFrames;
 use crate::host::callgrind::{self, Regions};
 use crate::host::count::{CountError, Counter, Marks};
 use crate::papers::page_buddy::costs::{self, COST_AXES, Costs, at};
+use crate::papers::page_buddy::design::allocators::{self, AllocatorsPlan, allocators};
 use crate::papers::page_buddy::lists::{self, MaxOrder, PbsVariant};
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL};
 use crate::papers::page_buddy::setting::{BlockFrames, check_free};
@@ -62,7 +63,11 @@ pub struct AllocationPlan {
     pub bbs_max_order: MaxOrder,
     /// The variants of PBS.
     pub pbs: Vec<PbsVariant>,
-    /// Number of these variants whose instructions are counted, from the first.
+    /// The allocators; BBS, all variants and what other crates added if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub designs: AllocatorsPlan,
+    /// Number of these variants whose instructions are counted, from the first; all where `designs` are
+    /// given.
     pub counted_variants: Forms<u64>,
     /// Sizes of the free blocks, one point of the x axis each.
     pub block_frames: Forms<Ascending<BlockFrames>>,
@@ -116,9 +121,10 @@ pub struct CountedLoad {
 crate::plan!(AllocationPlan, check);
 
 fn check(plan: &AllocationPlan) -> Result<(), Refused> {
-    lists::check(plan.bbs_max_order, &plan.pbs)?;
+    let own = [BBS_WRITING, PBS_INSIDE];
+    allocators::check(&plan.designs, plan.bbs_max_order, &plan.pbs, &own)?;
     for (nth, variant) in plan.pbs.iter().enumerate() {
-        let taken = [BBS_WRITING, PBS_INSIDE].contains(&variant.design.as_str());
+        let taken = own.contains(&variant.design.as_str());
         require(!taken, &format!("pbs.{nth}.design"), || {
             format!("the design {:?} is one of the study's own", variant.design)
         })?;
@@ -175,18 +181,21 @@ impl AllocationPlan {
         }
     }
 
-    /// BBS, then each PBS, each on every structure, then the allocators that other crates added. Lists
-    /// are left out on a real machine: putting tens of thousands of extents into order takes them
-    /// minutes.
+    /// The plan's designs, or BBS, then each PBS, then the allocators that other crates added, each on
+    /// every structure that it has. Lists are left out on a real machine: putting tens of thousands of
+    /// extents into order takes them minutes.
     fn subjects(&self, real: bool) -> Result<Vec<Vec<Subject>>, StudyError> {
         let structures = if real { &Structure::ALL[1..] } else { &Structure::ALL };
-        let designs = lists::designs(self.bbs_max_order, &self.pbs)?.into_iter();
-        let subjects = designs.map(|(design, config)| Subject::of(&design, config, structures));
-        Ok(subjects.chain(Subject::added().map(|one| vec![one])).collect())
+        let designs = allocators(&self.designs, self.bbs_max_order, &self.pbs)?.into_iter();
+        Ok(designs.map(|(design, frames)| Subject::of(&design, frames, structures)).collect())
     }
 
-    /// Those of these subjects whose instructions are counted: the first variants, and what was added.
+    /// Those of these subjects whose instructions are counted: all that a plan names, or else the first
+    /// variants, and what was added.
     fn counted<'s>(&self, quick: bool, subjects: &'s [Vec<Subject>]) -> Vec<&'s Subject> {
+        if self.designs.is_some() {
+            return subjects.iter().flatten().collect();
+        }
         let variants = usize::try_from(*self.counted_variants.of(quick)).unwrap_or(usize::MAX);
         let (own, added) = subjects.split_at(1 + self.pbs.len());
         own[..variants.min(self.pbs.len()) + 1].iter().chain(added).flatten().collect()

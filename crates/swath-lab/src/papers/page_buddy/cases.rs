@@ -14,7 +14,8 @@ use swath_frame::BuddyConfig;
 use swath_hw::walk;
 use swath_vm::AddressSpace;
 
-use crate::papers::page_buddy::design::{Design, DesignFrames, Scheme};
+use crate::papers::page_buddy::design::compared::added;
+use crate::papers::page_buddy::design::{AddedFrames, Design, DesignFrames, Scheme};
 use crate::papers::page_buddy::setting::ContiguityBits;
 use crate::papers::page_buddy::translation::{Accesses, Hardware, Program, measure};
 use crate::source::memory::{Allocator, Source, new_allocator, random};
@@ -137,13 +138,16 @@ impl CaseLayout {
         layouts
     }
 
-    fn designs(&self) -> [Design; 3] {
+    /// The columns of Table 2, then the designs that other crates added.
+    fn designs(&self) -> Vec<Design> {
         let design = |name, orders, scheme| Design::new(name, DesignFrames::Buddy(orders), scheme);
-        [
+        let columns = [
             design(TRAD, BuddyConfig::BBS, Scheme::Trad),
             design(PCAD, BuddyConfig::BBS, Scheme::Pcad),
             design(PBS, self.pbs, Scheme::Pcad),
-        ]
+        ];
+        let added = added().into_iter().map(|added| added.with(BuddyConfig::BBS, self.pbs));
+        columns.into_iter().chain(added).collect()
     }
 
     /// Nodes of the free lists before the request, blocks that serve it, and
@@ -197,7 +201,9 @@ impl Study for Cases {
     fn measure(plan: &CasesPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
         let layouts = CaseLayout::all(plan);
         let of = |layout| {
-            CaseLayout::designs(layout).map(|design| CasePoint::CaseLayout(layout, design))
+            CaseLayout::designs(layout)
+                .into_iter()
+                .map(move |design| CasePoint::CaseLayout(layout, design))
         };
         let mut points: Vec<CasePoint<'_>> = layouts.iter().flat_map(of).collect();
         points.push(CasePoint::Fig7);
@@ -364,7 +370,7 @@ fn figures(grid: &Grid) -> Vec<Drawn> {
                 y: &str,
                 examples: &[&'static str],
                 metric: &str,
-                designs: &[(&str, &str)]| {
+                designs: &[(&'static str, &'static str)]| {
         let figure = Figure::new(id, title, FigureKind::Bars, "layout", title);
         let of = |(name, design): &(&str, &str)| {
             let points = grid.points(
@@ -376,8 +382,14 @@ fn figures(grid: &Grid) -> Vec<Drawn> {
         };
         Drawn { figure, series: designs.iter().map(of).collect() }
     };
-    let lists = [("BBS", PCAD), ("PBS", PBS)];
-    let entries = [("TRAD", TRAD), ("PCAD", PCAD), ("PBS", PBS)];
+    let mut lists = vec![("BBS", PCAD), ("PBS", PBS)];
+    let mut entries = vec![("TRAD", TRAD), ("PCAD", PCAD), ("PBS", PBS)];
+    for added in added() {
+        entries.push((added.name, added.name));
+        if matches!(added.frames, AddedFrames::Own(_)) {
+            lists.push((added.name, added.name));
+        }
+    }
     let title = "Free-list nodes, PPNs 1 to 256 free";
     vec![
         bars("Fig. 6", title, "nodes", &[ARM_V7, ARM_V8], "nodes", &lists),

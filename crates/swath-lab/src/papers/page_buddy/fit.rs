@@ -4,12 +4,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Pfn};
-use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, Rule};
+use swath_frame::FrameAllocator;
 
+use crate::papers::page_buddy::design::compared::added;
+use crate::papers::page_buddy::design::{AddedFrames, DesignFrames};
 use crate::papers::page_buddy::setting::{Aged, check_orders, pbs};
-use crate::source::memory::{
-    Ageing, Allocator, Random, Source, age, new_allocator, random, release_one,
-};
+use crate::source::memory::{Ageing, Random, Source, age, random, release_one};
 use crate::source::real::Machine;
 use crate::study::bounds::{Bounded, Forms, Repeats, Share};
 use crate::study::claim::Statement;
@@ -52,21 +52,18 @@ const LEVEL: &str = "memory";
 const RULE: &str = "rule";
 
 /// The rules by which a node is chosen.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Choice {
-    Head,
-    Best,
-}
+const HEAD: &str = "head of list";
+const BEST: &str = "best fit";
 
-impl Choice {
-    const ALL: [Self; 2] = [Self::Head, Self::Best];
-
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Head => "head of list",
-            Self::Best => "best fit",
-        }
-    }
+/// PBS by both rules, and the allocators that other crates added.
+fn allocators(plan: &FitPlan) -> Result<Vec<(&'static str, DesignFrames)>, StudyError> {
+    let orders = pbs(plan.granularity.tiny(), plan.top_order.tiny())?;
+    let added = added().into_iter().filter_map(|added| match added.frames {
+        AddedFrames::Own(new) => Some((added.name, DesignFrames::Own(new))),
+        AddedFrames::Bbs | AddedFrames::Pbs => None,
+    });
+    let rules = [(HEAD, DesignFrames::Buddy(orders)), (BEST, DesignFrames::BestFit(orders))];
+    Ok(rules.into_iter().chain(added).collect())
 }
 
 /// The memory of one point.
@@ -105,23 +102,22 @@ impl Study for Fit {
     }
 
     fn measure(plan: &FitPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
-        let config = pbs(plan.granularity.tiny(), plan.top_order.tiny())?;
+        let allocators = allocators(plan)?;
         let memories: Vec<Memory<'_>> = match run.real.memory.as_deref() {
             Some(machine) => vec![Memory::Machine(machine)],
             None => plan.aged.used_shares.iter().map(|&share| Memory::Aged(share)).collect(),
         };
         let mut points = Vec::new();
         for memory in memories {
-            points.extend(Choice::ALL.map(|choice| (memory, choice)));
+            points.extend(allocators.iter().map(|one| (memory, one)));
         }
-        let at = |(memory, choice): &(Memory<'_>, Choice)| vec![memory.x(), choice.title().into()];
+        let at = |(memory, (name, _)): &(Memory<'_>, &(&'static str, DesignFrames))| {
+            vec![memory.x(), (*name).into()]
+        };
         let seeds = Self::seeds(plan, run.quick);
-        run.grid(&plan.about, &[LEVEL, RULE], seeds, &points, at, |(memory, choice), repeat| {
+        run.grid(&plan.about, &[LEVEL, RULE], seeds, &points, at, |(memory, one), repeat| {
             let random = random(plan.about.seed, repeat);
-            let measured = match choice {
-                Choice::Head => measure::<HeadOfList>(plan, config, *memory, run.quick, random),
-                Choice::Best => measure::<BestFit>(plan, config, *memory, run.quick, random),
-            };
+            let measured = measure(plan, one.1, *memory, run.quick, random);
             measured.map_err(|error| StudyError::Machine {
                 study: plan.about.study.clone(),
                 what: error.to_string(),
@@ -149,20 +145,21 @@ impl Study for Fit {
 type MeasureError = crate::source::memory::PrepareError;
 
 /// The requests of one life of a memory.
-fn measure<R: Rule + 'static>(
+fn measure(
     plan: &FitPlan,
-    config: BuddyConfig,
+    frames: DesignFrames,
     memory: Memory<'_>,
     quick: bool,
     mut random: Random,
 ) -> Result<Metrics, MeasureError> {
     let (mut allocator, mut held, ageing, level) =
-        prepare::<R>(plan, config, memory, quick, &mut random)?;
+        prepare(plan, frames, memory, quick, &mut random)?;
+    let allocator = allocator.as_mut();
     let (mut blocks, mut split) = (0u64, 0u64);
     for _ in 0..plan.requests.get() {
         let length = ageing.length(&mut random);
         while allocator.free_frames() < length.max(level) && !held.is_empty() {
-            release_one(&mut allocator, &mut held, &mut random)?;
+            release_one(allocator, &mut held, &mut random)?;
         }
         let mut request = Vec::new();
         allocator.allocate(length, &mut |block| request.push(block))?;
@@ -176,28 +173,28 @@ fn measure<R: Rule + 'static>(
 
 /// An allocator over the memory, what it has allocated, and the number of free
 /// frames that releases uphold.
-type Prepared<R> = (Allocator<R>, Vec<Vec<Extent>>, Ageing, u64);
+type Prepared = (Box<dyn FrameAllocator>, Vec<Vec<Extent>>, Ageing, u64);
 
-fn prepare<R: Rule + 'static>(
+fn prepare(
     plan: &FitPlan,
-    config: BuddyConfig,
+    frames: DesignFrames,
     memory: Memory<'_>,
     quick: bool,
     random: &mut Random,
-) -> Result<Prepared<R>, MeasureError> {
+) -> Result<Prepared, MeasureError> {
     match memory {
         Memory::Aged(share) => {
             let ageing = plan.aged.ageing(share, quick);
-            let frames = Extent::new(Pfn::new(0), plan.aged.frames.get());
-            let mut allocator: Allocator<R> = new_allocator(frames, config, true)?;
-            let held = age(&mut allocator, &ageing, random)?;
+            let all = [Extent::new(Pfn::new(0), plan.aged.frames.get())];
+            let mut allocator = frames.over(&Source::Free(&all), random)?;
+            let held = age(allocator.as_mut(), &ageing, random)?;
             let level = allocator.free_frames();
             Ok((allocator, held, ageing, level))
         }
         Memory::Machine(machine) => {
             // Only the lengths of its requests are used.
             let ageing = plan.aged.ageing(plan.aged.peak_share, quick);
-            let allocator: Allocator<R> = Source::Free(&machine.free).prepare(config, random)?;
+            let allocator = frames.over(&Source::Free(&machine.free), random)?;
             Ok((allocator, Vec::new(), ageing, machine.free_frames() / 10))
         }
     }
@@ -211,12 +208,12 @@ fn figures(grid: &Grid) -> Vec<Drawn> {
     };
     let drawn = |(id, title, y, metric, y_label): (&str, &str, &str, &str, &str)| {
         let figure = Figure::new(id, title, kind, x_label, y_label);
-        let of = |choice: Choice| {
-            let name = choice.title();
-            let points = grid.points(LEVEL, |all| all.is(RULE, name), |cell| cell.get(metric));
-            Series::new(id, x, y, name, points)
+        let of = |rule: &&Value| {
+            let points =
+                grid.points(LEVEL, |all| all.is(RULE, (*rule).clone()), |cell| cell.get(metric));
+            Series::new(id, x, y, &rule.to_string(), points)
         };
-        Drawn { figure, series: Choice::ALL.map(of).to_vec() }
+        Drawn { figure, series: grid.values(RULE).iter().map(of).collect() }
     };
     [
         ("Blocks per request", "mean", "blocks_per_request", "blocks", "blocks per request"),
@@ -234,27 +231,25 @@ fn figures(grid: &Grid) -> Vec<Drawn> {
 
 /// The level of use at which the head-of-list rule splits most requests.
 fn finding(grid: &Grid) -> String {
-    let of = |level: &Value, choice: Choice, metric: &str| {
-        let one = |view: &View<'_>| {
-            view.select().is(LEVEL, level.clone()).is(RULE, choice.title()).one(metric)
-        };
+    let of = |level: &Value, rule: &str, metric: &str| {
+        let one =
+            |view: &View<'_>| view.select().is(LEVEL, level.clone()).is(RULE, rule).one(metric);
         grid.evidence(one).map(|found| found.estimate().value)
     };
-    let split = |level: &Value| of(level, Choice::Head, "split_share").unwrap_or(f64::NAN);
+    let split = |level: &Value| of(level, HEAD, "split_share").unwrap_or(f64::NAN);
     let worst = grid.values(LEVEL).into_iter().max_by(|a, b| split(a).total_cmp(&split(b)));
     let sentence = |level: &Value| {
         let place = match level {
             Value::Number(share) => format!("At {:.0}% in use", 100.0 * share),
             Value::Word(machine) => format!("On {machine}"),
         };
-        let (head, best) = (Choice::Head, Choice::Best);
         Some(format!(
             "{place}, the head-of-list rule splits {:.1}% of requests and takes {:.2} blocks for \
              each; best fit splits {:.1}% and takes {:.2}.",
-            100.0 * of(level, head, "split_share").ok()?,
-            of(level, head, "blocks").ok()?,
-            100.0 * of(level, best, "split_share").ok()?,
-            of(level, best, "blocks").ok()?,
+            100.0 * of(level, HEAD, "split_share").ok()?,
+            of(level, HEAD, "blocks").ok()?,
+            100.0 * of(level, BEST, "split_share").ok()?,
+            of(level, BEST, "blocks").ok()?,
         ))
     };
     worst.and_then(sentence).unwrap_or_default()

@@ -8,8 +8,8 @@ use swath_arch::{Extent, Pfn};
 use swath_frame::FrameAllocator;
 use swath_frame::testing::lists::Steps;
 
-use crate::papers::page_buddy::design::compared::added;
-use crate::papers::page_buddy::design::{AddedFrames, DesignFrames};
+use crate::papers::page_buddy::design::DesignFrames;
+use crate::papers::page_buddy::design::allocators::{self, AllocatorsPlan, Named, allocators};
 use crate::papers::page_buddy::lists::{self, BBS, MaxOrder, PBS, PbsVariant};
 use crate::papers::page_buddy::setting::{Aged, BlockFrames, check_free};
 use crate::papers::page_buddy::subject::paper_lists;
@@ -41,6 +41,9 @@ pub struct FreelistPlan {
     pub bbs_max_order: MaxOrder,
     /// The variants of PBS.
     pub pbs: Vec<PbsVariant>,
+    /// The allocators; BBS, all variants and what other crates added if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub designs: AllocatorsPlan,
     /// Sizes of the free blocks, one point of the x axis each.
     pub block_frames: Ascending<BlockFrames>,
     /// Frames that are free in all.
@@ -68,7 +71,7 @@ pub struct Varied {
 crate::plan!(FreelistPlan, check);
 
 fn check(plan: &FreelistPlan) -> Result<(), Refused> {
-    lists::check(plan.bbs_max_order, &plan.pbs)?;
+    allocators::check(&plan.designs, plan.bbs_max_order, &plan.pbs, &[])?;
     check_free("", 1.0, plan.free_share)?;
     for share in plan.varied.iter().flat_map(|varied| &varied.free_shares) {
         require((0.001..=0.5).contains(&share.get()), "varied.free_shares", || {
@@ -123,7 +126,7 @@ impl Study for Freelist {
         let sizes = &plan.block_frames;
         let least = sizes.first().map_or(1, |size| size.get());
         let most = sizes.last().map_or(1, |size| size.get());
-        let designs = 1 + plan.pbs.len() as u64;
+        let designs = plan.designs.as_ref().map_or(1 + plan.pbs.len(), Vec::len) as u64;
         let cells = bytes(&[256, plan.repeats.of(run.quick).get(), sizes.len() as u64, designs]);
         let blocks = scattered_bytes(free.max(most), least, share);
         let aged = plan.aged.as_ref().map_or(0, |aged| aged.needs_bytes(run.quick));
@@ -204,17 +207,6 @@ impl Study for Freelist {
     }
 }
 
-/// BBS, the plan's variants of PBS, and the allocators that other crates added.
-fn designs(plan: &FreelistPlan) -> Result<Vec<(String, DesignFrames)>, StudyError> {
-    let own = lists::designs(plan.bbs_max_order, &plan.pbs)?;
-    let own = own.into_iter().map(|(name, orders)| (name, DesignFrames::Buddy(orders)));
-    let added = added().into_iter().filter_map(|added| match added.frames {
-        AddedFrames::Own(new) => Some((added.name.to_owned(), DesignFrames::Own(new))),
-        AddedFrames::Bbs | AddedFrames::Pbs => None,
-    });
-    Ok(own.chain(added).collect())
-}
-
 /// The nodes of each design in each of these memories.
 fn nodes(
     plan: &FreelistPlan,
@@ -223,11 +215,10 @@ fn nodes(
     levels: &[MemoryLevel<'_>],
     lists: bool,
 ) -> Result<Grid, StudyError> {
-    let designs = designs(plan)?;
+    let designs = allocators(&plan.designs, plan.bbs_max_order, &plan.pbs)?;
     let of = |level| designs.iter().map(move |design| (level, design));
-    let points: Vec<(&MemoryLevel<'_>, &(String, DesignFrames))> =
-        levels.iter().flat_map(of).collect();
-    let at = |(level, design): &(&MemoryLevel<'_>, &(String, DesignFrames))| {
+    let points: Vec<(&MemoryLevel<'_>, &Named)> = levels.iter().flat_map(of).collect();
+    let at = |(level, design): &(&MemoryLevel<'_>, &Named)| {
         vec![level.0.clone(), design.0.as_str().into()]
     };
     run.grid(&plan.about, &AXES, seeds, &points, at, |(level, design), repeat| {
@@ -237,7 +228,7 @@ fn nodes(
 
 /// The nodes of each design in free blocks of these shares and places.
 fn varied(plan: &FreelistPlan, run: &Run<'_>, varied: &Varied) -> Result<Grid, StudyError> {
-    let designs = designs(plan)?;
+    let designs = allocators(&plan.designs, plan.bbs_max_order, &plan.pbs)?;
     let mut points = Vec::new();
     for &share in &varied.free_shares {
         for places in [ANYWHERE, ALIGNED] {
@@ -293,7 +284,8 @@ fn one(
     let bytes = |integers: f64| WORD_BYTES * (heads + nodes * (1.0 + integers));
     let mut found =
         metrics([("nodes", nodes), ("packed_bytes", bytes(1.0)), ("tuple_bytes", bytes(2.0))]);
-    if lists {
+    // The steps are those of the rule that the paper's lists follow.
+    if lists && matches!(frames, DesignFrames::Buddy(_)) {
         let mut random = random(plan.about.seed, repeat);
         let lists = paper_lists(source, config, &mut random, Steps::default());
         let mut lists = lists.map_err(|error| failed(plan, &error))?;

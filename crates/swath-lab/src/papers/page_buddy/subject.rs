@@ -13,11 +13,10 @@ use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, PageRange, SliceMemory, Vpn,
 };
 use swath_frame::testing::lists::{PaperLists, Steps, Watch};
-use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap};
+use swath_frame::{BestFit, BuddyConfig, ByteRange, FrameAllocator, MemoryMap};
 use swath_vm::AddressSpace;
 
-use crate::papers::page_buddy::design::compared::added;
-use crate::papers::page_buddy::design::{Added, AddedFrames, NewFrames};
+use crate::papers::page_buddy::design::DesignFrames;
 use crate::papers::page_buddy::lists::{BBS, PBS};
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits};
 use crate::papers::page_buddy::translation::{reach_frames, table_extent};
@@ -79,10 +78,7 @@ const INSIDE: Coalescing = Coalescing::Pcad(ContiguityField::Descriptor);
 pub(crate) struct Subject {
     pub(crate) design: String,
     pub(crate) structure: Structure,
-    /// The orders, of PBS and BBS.
-    pub(crate) config: BuddyConfig,
-    /// What makes another crate's allocator.
-    own: Option<NewFrames>,
+    frames: DesignFrames,
     /// Lines 17 to 21 of Fig. 4.
     pub(crate) coalescing: Coalescing,
     /// True where it differs from another subject in these lines alone.
@@ -90,14 +86,21 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// This design on each of the structures, and where the paper's own are
+    /// This design on each of the structures that it has, and where the paper's own are
     /// read in two ways, their other reading: section IV-B, 5, has
-    /// contiguity written by PBS and not by BBS.
-    pub(crate) fn of(design: &str, config: BuddyConfig, structures: &[Structure]) -> Vec<Self> {
+    /// contiguity written by PBS and not by BBS. What is contiguous stands beside the descriptors of
+    /// all others.
+    pub(crate) fn of(design: &str, frames: DesignFrames, structures: &[Structure]) -> Vec<Self> {
         let (coalescing, other) = match design {
             BBS => (Coalescing::None, Some((BBS_WRITING, BESIDE))),
             PBS => (BESIDE, Some((PBS_INSIDE, INSIDE))),
             _ => (BESIDE, None),
+        };
+        let structures = match frames {
+            DesignFrames::Buddy(_) => structures,
+            // The paper's lists take the first node.
+            DesignFrames::BestFit(_) => &[Structure::Bitmaps],
+            DesignFrames::Own(_) => &[Structure::Own],
         };
         let mut subjects = Vec::new();
         for (nth, (design, coalescing)) in
@@ -106,30 +109,12 @@ impl Subject {
             subjects.extend(structures.iter().map(|&structure| Self {
                 design: design.to_owned(),
                 structure,
-                config,
-                own: None,
+                frames,
                 coalescing,
                 eager_alone: nth > 0,
             }));
         }
         subjects
-    }
-
-    /// Returns those of the allocators that other crates added. What is contiguous stands beside their
-    /// descriptors, as for PBS.
-    pub(crate) fn added() -> impl Iterator<Item = Self> {
-        let of = |added: Added| match added.frames {
-            AddedFrames::Own(new) => Some(Self {
-                design: added.name.to_owned(),
-                structure: Structure::Own,
-                config: BuddyConfig::BBS,
-                own: Some(new),
-                coalescing: BESIDE,
-                eager_alone: false,
-            }),
-            AddedFrames::Bbs | AddedFrames::Pbs => None,
-        };
-        added().into_iter().filter_map(of)
     }
 
     /// The measured allocations.
@@ -282,19 +267,22 @@ impl Subject {
         visit: impl FnOnce(&RefCell<dyn FrameAllocator + '_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let source = memory.source();
-        match self.structure {
-            Structure::Bitmaps => {
-                let prepared = source.prepare(self.config, &mut random);
-                let prepared: Allocator = prepared.map_err(fault)?;
+        match (self.structure, self.frames) {
+            (Structure::Lists, DesignFrames::Buddy(orders)) => {
+                visit(&RefCell::new(paper_lists(&source, orders, &mut random, ())?))
+            }
+            (_, DesignFrames::Buddy(orders)) => {
+                let prepared: Allocator = source.prepare(orders, &mut random).map_err(fault)?;
                 visit(&RefCell::new(prepared))
             }
-            Structure::Own => {
-                let new = self.own.ok_or("an allocator that nobody added")?;
+            (_, DesignFrames::BestFit(orders)) => {
+                let prepared: Allocator<BestFit> =
+                    source.prepare(orders, &mut random).map_err(fault)?;
+                visit(&RefCell::new(prepared))
+            }
+            (_, DesignFrames::Own(new)) => {
                 let mut prepared = source.prepare_own(new, &mut random).map_err(fault)?;
                 visit(&RefCell::new(prepared.as_mut()))
-            }
-            Structure::Lists => {
-                visit(&RefCell::new(paper_lists(&source, self.config, &mut random, ())?))
             }
         }
     }
@@ -312,7 +300,10 @@ impl Subject {
         work: Work,
     ) -> Result<[Steps; 2], Fault> {
         let source = memory.source();
-        let lists = paper_lists(&source, self.config, &mut random, Steps::default())?;
+        let DesignFrames::Buddy(orders) = self.frames else {
+            return Err(format!("{} is not on the paper's lists", self.design));
+        };
+        let lists = paper_lists(&source, orders, &mut random, Steps::default())?;
         let lists = RefCell::new(lists);
         let mut steps = [Steps::default(); 2];
         let mut look = |act: Act, work: &mut dyn FnMut()| {
@@ -435,8 +426,13 @@ mod tests {
     /// Every subject does every work, and gives all frames back.
     #[test]
     fn every_work_ends_with_the_memory_it_began_with() {
-        for (design, config) in [(BBS, BuddyConfig::BBS), (PBS, BuddyConfig::PBS_ARMV7)] {
-            for subject in Subject::of(design, config, &Structure::ALL) {
+        let pbs = BuddyConfig::PBS_ARMV7;
+        for (design, frames) in [
+            (BBS, DesignFrames::Buddy(BuddyConfig::BBS)),
+            (PBS, DesignFrames::Buddy(pbs)),
+            ("Best fit", DesignFrames::BestFit(pbs)),
+        ] {
+            for subject in Subject::of(design, frames, &Structure::ALL) {
                 for &work in subject.works() {
                     let done = subject.over(MEMORY, random(1, 0), |allocator| {
                         let mut acts = Vec::new();
@@ -462,7 +458,8 @@ mod tests {
         for (design, config, lists) in
             [(BBS, BuddyConfig::BBS, 9), (PBS, BuddyConfig::PBS_ARMV7, 3)]
         {
-            let subject = &Subject::of(design, config, &Structure::ALL)[0];
+            let frames = DesignFrames::Buddy(config);
+            let subject = &Subject::of(design, frames, &Structure::ALL)[0];
             let [taken, freed] =
                 subject.steps(MEMORY, random(1, 0), DEMANDS, Work::Demand).unwrap();
             assert_eq!(taken, Steps { lists: 40 * lists, nodes: 40 * 2, changes: 40 });

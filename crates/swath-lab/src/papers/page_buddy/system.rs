@@ -6,6 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::papers::page_buddy::design::plan::FigureName;
 use crate::papers::page_buddy::design::{self, Design, DesignsPlan};
 use crate::papers::page_buddy::dram::DramPlan;
 use crate::papers::page_buddy::dram::plan::TimedMemory;
@@ -22,7 +23,10 @@ use crate::papers::page_buddy::timed::{
     Exported, HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem, hardware,
 };
 use crate::papers::page_buddy::translation::Hardware;
-use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
+use crate::papers::page_buddy::workload::{
+    Category, MixMaster, MixPlan, Shapes, Workload, WorkloadName, mixed,
+};
+use crate::source::real::InputError;
 use crate::study::bounds::{Ascending, Distinct, Forms, Repeats, Share};
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Missing, Value, View, largest, mean};
@@ -74,7 +78,10 @@ pub struct SystemPlan {
     pub free_share: Share,
     /// The workloads.
     pub workloads: Distinct<WorkloadName>,
-    /// Their sizes.
+    /// Workloads composed of recorded programs and the masters of others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mixes: Vec<MixPlan>,
+    /// The workloads' sizes.
     #[serde(default)]
     pub shapes: Shapes,
 }
@@ -116,6 +123,7 @@ fn check(plan: &SystemPlan) -> Result<(), Refused> {
     require(caches, "system.walk_cache_entries", || "the hierarchy has its own".to_owned())?;
     plan.fields.as_ref().map_or(Ok(()), |fields| fields.check(&plan.machine))?;
     check_free("", plan.free_per_requested, plan.free_share)?;
+    mixed::check(&plan.mixes)?;
     if let Some(variants) = &plan.variants {
         for name in variants.workloads.full.iter().chain(&variants.workloads.quick) {
             require(plan.workloads.contains(name), "variants.workloads", || {
@@ -135,9 +143,35 @@ fn check(plan: &SystemPlan) -> Result<(), Refused> {
 }
 
 impl SystemPlan {
-    /// The workloads that are measured: the plan's, and those that other crates added.
-    fn workloads(&self) -> Vec<WorkloadName> {
-        WorkloadName::with_added(&self.workloads)
+    /// The workloads that are measured: the plan's, and those that other crates added; none where a
+    /// recorded program takes their place.
+    fn workloads(&self, run: &Run<'_>) -> Vec<WorkloadName> {
+        match run.real.accesses {
+            Some(_) => Vec::new(),
+            None => WorkloadName::with_added(&self.workloads),
+        }
+    }
+
+    /// The workloads that are composed: the plan's, or the recorded program.
+    fn mixes(&self, run: &Run<'_>) -> Vec<MixPlan> {
+        let (Some(file), Some(name)) = (&run.real.accesses, run.real.accesses_name()) else {
+            return self.mixes.clone();
+        };
+        let masters = vec![MixMaster::program(file.display().to_string())];
+        vec![MixPlan { name: FigureName::shortened(&name), masters }]
+    }
+
+    /// All of them, ready to run.
+    fn timed_workloads(
+        &self,
+        run: &Run<'_>,
+    ) -> Result<Vec<(Option<WorkloadName>, Timed)>, InputError> {
+        let ready = |workload: &Workload| Timed::new(workload);
+        let named = self.workloads(run).into_iter();
+        let named = named.map(|name| Ok((Some(name), ready(&name.build(&self.shapes)))));
+        let mixes = self.mixes(run).into_iter();
+        let mixes = mixes.map(|mix| Ok((None, ready(&mix.build(&self.shapes)?))));
+        named.chain(mixes).collect()
     }
 
     /// Sizes of the free blocks for a category.
@@ -180,7 +214,7 @@ struct Placed<'a> {
 
 impl Study for System {
     const KIND: &'static str = "system";
-    const USES: Uses = Uses { memory: true, accesses: false, machine: false };
+    const USES: Uses = Uses { memory: true, accesses: true, machine: false };
     type Plan = SystemPlan;
     type Found = Grid;
 
@@ -189,12 +223,16 @@ impl Study for System {
     }
 
     fn needs(plan: &SystemPlan, run: &Run<'_>) -> Needs {
-        let all: Vec<_> =
-            plan.workloads().into_iter().map(|name| name.build(&plan.shapes)).collect();
-        let transactions = all.iter().map(|one| one.transactions_max());
+        let bounds = |name: WorkloadName| {
+            let one = name.build(&plan.shapes);
+            (one.transactions_max(), one.pages())
+        };
+        let mut all: Vec<(u64, u64)> = plan.workloads(run).into_iter().map(bounds).collect();
+        all.extend(plan.mixes(run).iter().map(|mix| mix.bounds(&plan.shapes)));
+        let transactions = all.iter().map(|(transactions, _)| *transactions);
         let largest = transactions.clone().max().unwrap_or(0);
         let once = transactions.fold(0, u64::saturating_add);
-        let pages = all.iter().map(|one| one.pages()).max().unwrap_or(0);
+        let pages = all.iter().map(|(_, pages)| *pages).max().unwrap_or(0);
         let (sizes, share) = (plan.block_frames.of(run.quick), plan.free_share);
         let memory = blocks_bytes(pages, sizes, plan.free_per_requested, share);
         let variants = plan.variants.as_ref().map_or(0, |variants| variants.readings.len()) as u64;
@@ -216,11 +254,7 @@ impl Study for System {
         let real = run.real.memory.as_deref();
         let system = TimedSystem { real, ..plan.timed(&hardware, &memory) };
         let designs = plan.designs()?;
-        let timed: Vec<(WorkloadName, Timed)> = plan
-            .workloads()
-            .into_iter()
-            .map(|name| (name, Timed::new(&name.build(&plan.shapes))))
-            .collect();
+        let timed = plan.timed_workloads(run)?;
         let mut points = Vec::new();
         let mut sweep = |reading, machine, timed, contiguity, sizes: &[u64]| {
             let levels: Vec<(Value, u64)> = match real {
@@ -239,8 +273,8 @@ impl Study for System {
             }
         };
         let own = plan.machine.contiguity_bits;
-        for (name, timed) in &timed {
-            let sizes = plan.sizes(name.category(), run.quick);
+        for (_, timed) in &timed {
+            let sizes = plan.sizes(timed.category, run.quick);
             sweep(AS_MEASURED, &plan.system, timed, own, &sizes);
             for fields in plan.fields.iter() {
                 let sizes = fields.sizes(&sizes, run.quick);
@@ -253,7 +287,9 @@ impl Study for System {
             let sizes: Vec<u64> = variants.block_frames.iter().map(|size| size.get()).collect();
             for variant in &variants.readings {
                 let chosen = variants.workloads.of(run.quick);
-                for (_, timed) in timed.iter().filter(|(name, _)| chosen.contains(name)) {
+                let is_chosen =
+                    |name: &Option<WorkloadName>| name.is_some_and(|one| chosen.contains(&one));
+                for (_, timed) in timed.iter().filter(|(name, _)| is_chosen(name)) {
                     sweep(&variant.name, &variant.system, timed, own, &sizes);
                 }
             }
@@ -290,7 +326,7 @@ impl Study for System {
     }
 
     fn show(plan: &SystemPlan, run: &Run<'_>, grid: &Grid) -> Shown {
-        let mut figures = cycle_figures(plan, grid);
+        let mut figures = cycle_figures(plan, run, grid);
         figures.extend(share_figures(grid));
         figures.extend(energy_figures(grid));
         figures.extend(reading_figure(plan, run.quick, grid));
@@ -324,6 +360,11 @@ impl Study for System {
             energy::note(memory.as_ref().and_then(|memory| memory.currents.as_ref())),
             plan.dram.describe(),
         ];
+        if !plan.mixes(run).is_empty() {
+            let note = "A recorded program goes as fast as it can, without a cache before it: each run \
+                        of its accesses to one line, all reads or all writes, is one transaction.";
+            notes.push(note.to_owned());
+        }
         if gains.is_some() {
             notes.extend(fields::NOTES.map(str::to_owned));
         }
@@ -341,6 +382,7 @@ fn conditions(plan: &SystemPlan, run: &Run<'_>) -> Conditions {
         .met(plan.hierarchy.is_none(), "a second TLB and a page-walk cache")
         .met(plan.shapes == Shapes::default(), "other sizes than those of Table 4")
         .met(run.real.memory.is_none(), "the free memory of a real machine")
+        .met(run.real.accesses.is_none(), "the accesses of a real program")
 }
 
 /// Writes to `path` what the memory is asked for in one run of a plan, or commanded to do. Returns
@@ -385,15 +427,16 @@ fn x_axis(grid: &Grid) -> (FigureKind, &'static str, &'static str) {
     }
 }
 
-/// The workloads of a category that were measured.
-fn measured(grid: &Grid, category: Category) -> Vec<WorkloadName> {
+/// The workloads of a category that were measured, by their names in the figures.
+fn measured(grid: &Grid, category: Category) -> Vec<&'static str> {
     let names = WorkloadName::known().into_iter().filter(|name| name.category() == category);
     let values = grid.values(WORKLOAD);
-    names.filter(|name| values.contains(&&name.title().into())).collect()
+    let names = names.map(WorkloadName::title);
+    names.filter(|name| values.contains(&&(*name).into())).collect()
 }
 
 /// The paper's figure of a workload of category II.
-fn figure_of(workload: WorkloadName) -> Option<&'static str> {
+fn figure_of(workload: &str) -> Option<&'static str> {
     [
         (WorkloadName::RotatedPreview, "Fig. 15"),
         (WorkloadName::RotatedDisplay, "Fig. 16"),
@@ -401,18 +444,19 @@ fn figure_of(workload: WorkloadName) -> Option<&'static str> {
         (WorkloadName::MatrixTranspose, "Fig. 18"),
     ]
     .into_iter()
-    .find(|(name, _)| *name == workload)
+    .find(|(name, _)| name.title() == workload)
     .map(|(_, figure)| figure)
 }
 
 /// Fig. 15 to 18 as lines, category I as bars.
-fn cycle_figures(plan: &SystemPlan, grid: &Grid) -> Vec<Drawn> {
+fn cycle_figures(plan: &SystemPlan, run: &Run<'_>, grid: &Grid) -> Vec<Drawn> {
     let (kind, x, x_label) = x_axis(grid);
     let mut figures = Vec::new();
-    let alone = [Category::II, Category::Added].map(|category| measured(grid, category));
-    for workload in alone.concat() {
-        let name = workload.title();
-        let id = figure_of(workload).filter(|_| plan.claims);
+    let mut alone =
+        [Category::II, Category::Added].map(|category| measured(grid, category)).concat();
+    alone.extend(plan.mixes(run).iter().map(|mix| mix.name.get()));
+    for name in alone {
+        let id = figure_of(name).filter(|_| plan.claims);
         let (id, title) = id.map_or((name, "execution"), |id| (id, name));
         let of = |design: &str| {
             let points = grid.points(
@@ -432,9 +476,9 @@ fn cycle_figures(plan: &SystemPlan, grid: &Grid) -> Vec<Drawn> {
     if !linear.is_empty() {
         let id = "Category I";
         let y_label = "cycles (TRAD = 1, mean over the sizes)";
-        let to_trad = |design: &str, workload: &WorkloadName| {
+        let to_trad = |design: &str, workload: &str| {
             let ratio = |view: &View<'_>| {
-                let cells = view.select().is(READING, AS_MEASURED).is(WORKLOAD, workload.title());
+                let cells = view.select().is(READING, AS_MEASURED).is(WORKLOAD, workload);
                 if design == "TRAD" {
                     // Its own measure, if it was measured.
                     return cells.is(DESIGN, design).numbers("cycles").map(|_| 1.0);
@@ -444,7 +488,7 @@ fn cycle_figures(plan: &SystemPlan, grid: &Grid) -> Vec<Drawn> {
                 };
                 Ok(mean(&cells.pairs(DESIGN, design, "TRAD", of)?))
             };
-            Some(grid.evidence(ratio).ok()?.point(workload.title()))
+            Some(grid.evidence(ratio).ok()?.point(workload))
         };
         let of = |design: &str| {
             let points = linear.iter().filter_map(|workload| to_trad(design, workload));

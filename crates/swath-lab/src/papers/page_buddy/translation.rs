@@ -105,6 +105,20 @@ fn touched(trace: &Trace) -> Result<PageSet, TraceError> {
     Ok(touched)
 }
 
+/// Groups touched pages into requests: those less than [`REQUEST_GAP_PAGES`] apart belong to one.
+pub(crate) fn grouped(touched: &PageSet) -> Vec<PageRange> {
+    let mut requests: Vec<PageRange> = Vec::new();
+    for range in touched.ranges() {
+        match requests.last_mut() {
+            Some(request) if range.start - request.end() < REQUEST_GAP_PAGES => {
+                request.count = range.end() - request.start;
+            }
+            _ => requests.push(range),
+        }
+    }
+    requests
+}
+
 impl Program {
     /// A workload with its buffers laid one after the other.
     pub fn of(workload: &Workload) -> Self {
@@ -142,15 +156,8 @@ impl Program {
     /// # Errors
     /// [`InputError`], which names the file and the byte.
     pub fn recorded(trace: Trace, format: Format) -> Result<Self, InputError> {
-        let mut requests: Vec<PageRange> = Vec::new();
-        for range in touched(&trace).map_err(|error| trace.error(&error))?.ranges() {
-            match requests.last_mut() {
-                Some(request) if range.start - request.end() < REQUEST_GAP_PAGES => {
-                    request.count = range.end() - request.start;
-                }
-                _ => requests.push(range),
-            }
-        }
+        let touched = touched(&trace).map_err(|error| trace.error(&error))?;
+        let mut requests = grouped(&touched);
         let tables = table_extent(u64::MAX, &requests).count;
         if tables > TABLE_FRAMES_MAX {
             let what = "frames for the tables of what it touches";

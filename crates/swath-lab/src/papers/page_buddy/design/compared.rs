@@ -154,7 +154,8 @@ pub struct Added {
 }
 
 impl Added {
-    fn with(self, bbs: BuddyConfig, pbs: BuddyConfig) -> Design {
+    /// Returns the design with these orders.
+    pub(crate) fn with(self, bbs: BuddyConfig, pbs: BuddyConfig) -> Design {
         let frames = match self.frames {
             AddedFrames::Bbs => DesignFrames::Buddy(bbs),
             AddedFrames::Pbs => DesignFrames::Buddy(pbs),

@@ -1,9 +1,11 @@
 //! The designs that studies compare: the paper's, and those that other crates add.
 
+pub mod allocators;
 pub mod compared;
 pub mod plan;
 pub mod tlb_kind;
 
+pub use allocators::{AllocatorPlan, AllocatorsPlan};
 pub use compared::{
     Added, AddedFrames, Design, DesignFrames, NameTaken, NewFrames, OwnHardware, Scheme, add,
 };

@@ -26,7 +26,7 @@ pub type DesignsPlan = Option<Vec<DesignPlan>>;
 #[serde(deny_unknown_fields)]
 pub struct DesignPlan {
     /// Its name in the figures.
-    pub name: DesignName,
+    pub name: FigureName,
     /// The allocator: `bbs`, `pbs`, `pbs-best-fit`, or the name of a design that another crate added
     /// with an allocator of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,18 +56,31 @@ pub struct DesignPlan {
 
 /// A name in figures and tables: 1 to 48 letters, digits, spaces and signs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DesignName(&'static str);
+pub struct FigureName(&'static str);
 
 /// The longest name of a design.
 const NAME_MAX: usize = 48;
 
-impl Serialize for DesignName {
+impl FigureName {
+    /// The name.
+    pub const fn get(self) -> &'static str {
+        self.0
+    }
+
+    /// Returns what a name may have of a text: its first letters, without a line's end.
+    pub(crate) fn shortened(text: &str) -> Self {
+        let letters = text.chars().filter(|one| !one.is_control()).take(NAME_MAX);
+        Self(lasting(letters.collect::<String>().trim()))
+    }
+}
+
+impl Serialize for FigureName {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.0)
     }
 }
 
-impl<'de> Deserialize<'de> for DesignName {
+impl<'de> Deserialize<'de> for FigureName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
         let fits = (1..=NAME_MAX).contains(&name.chars().count());
@@ -80,13 +93,13 @@ impl<'de> Deserialize<'de> for DesignName {
     }
 }
 
-impl JsonSchema for DesignName {
+impl JsonSchema for FigureName {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> Cow<'static, str> {
-        "DesignName".into()
+        "FigureName".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -147,7 +160,12 @@ pub(crate) fn check(plan: &DesignsPlan) -> Result<(), Refused> {
 }
 
 /// The reason why no design that was added has a part of this name.
-fn no_part(part: &str, name: &str, others: &str, has: impl Fn(&Added) -> bool) -> String {
+pub(crate) fn no_part(
+    part: &str,
+    name: &str,
+    others: &str,
+    has: impl Fn(&Added) -> bool,
+) -> String {
     let names: Vec<&str> = added().iter().filter(|one| has(one)).map(|one| one.name).collect();
     let known = others.split(", ").filter(|one| !one.is_empty()).chain(names);
     let known: Vec<String> = known.map(|name| format!("{name:?}")).collect();
@@ -251,7 +269,7 @@ impl DesignPlan {
     }
 
     /// A design of which only the name is given.
-    const fn of(name: DesignName) -> Self {
+    const fn of(name: FigureName) -> Self {
         Self {
             name,
             frames: None,
