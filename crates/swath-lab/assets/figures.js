@@ -1,6 +1,6 @@
 // Figures to work with: values under the pointer, a legend that switches series, zoom by dragging,
 // intervals as bands, the paper's numbers as marks. Drawn by uPlot from the data that stands at each
-// figure; without it, and in print, the drawing stays.
+// figure; without it, and in print, the drawing stays. Bars and maps keep their drawing.
 (() => {
   const dark = matchMedia('(prefers-color-scheme: dark)');
   const short = value => value == null ? '–' : Number(value.toPrecision(5)).toLocaleString('en');
@@ -90,7 +90,7 @@
         setSeries: [(u, at, state) => {
           if (state.show != null && edges[at]) edges[at].forEach(edge => u.setSeries(edge, { show: state.show }));
           u.root.querySelectorAll('.u-series').forEach((row, nth) =>
-            row.querySelector('th')?.setAttribute('aria-pressed', String(u.series[nth].show)));
+            row.querySelector('th[role]')?.setAttribute('aria-pressed', String(u.series[nth].show)));
         }],
       },
     }, joined, place);
@@ -142,12 +142,77 @@
     }).observe(place);
   };
 
+  // Bars and maps stay as they are drawn: the value under the pointer, or at the keys' place, stands below.
+  const read = figure => {
+    const { x, y, inside: [left, top, width, height], names, range, series } = JSON.parse(figure.dataset.cells);
+    const svg = figure.querySelector('svg'), bars = names.length > 0;
+    const [low, high] = bars ? [0, names.length] : range;
+    const place = document.createElement('div'), says = document.createElement('output');
+    place.className = 'read';
+    place.tabIndex = 0;
+    place.setAttribute('role', 'group');
+    place.setAttribute('aria-label',
+      `${svg.querySelector('title').textContent}. Arrow keys read the values.`);
+    says.className = 'quiet reading';
+    says.textContent = y;
+    svg.before(place);
+    place.append(svg);
+    place.after(says);
+    const mark = document.createElementNS(svg.namespaceURI, 'rect');
+    mark.setAttribute('class', 'mark');
+    const across = width / (high - low), rows = height / series.length;
+    // Places in the reading order of the keys: left to right, and up and down between the series.
+    let row = 0, nth = -1;
+    const points = series.map(one => [...one.points].sort((a, b) => a[0] - b[0]));
+    const show = () => {
+      const point = points[row]?.[nth];
+      if (!point) { mark.remove(); says.textContent = y; return; }
+      const [at, value, from, to] = point;
+      const box = bars
+        ? [left + across * (at + 0.1 + 0.8 * row / series.length), top, across * 0.8 / series.length, height]
+        : [left + across * (at - low), top + rows * row, across, rows];
+      ['x', 'y', 'width', 'height'].forEach((name, i) => mark.setAttribute(name, box[i]));
+      svg.append(mark);
+      says.textContent = `${bars ? names[at] : `${x} ${short(at)}`}, ${series[row].name}: ${short(value)}` +
+        (from == null ? '' : ` (${short(from)} to ${short(to)})`);
+    };
+    const under = event => {
+      const box = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / box.width;
+      const right = (event.clientX - box.left) * scale - left, down = (event.clientY - box.top) * scale - top;
+      const at = low + right / across;
+      nth = -1;
+      if (right >= 0 && right < width && down >= 0 && down < height) {
+        const within = (at - Math.floor(at) - 0.1) / 0.8 * series.length;
+        row = bars ? Math.min(series.length - 1, Math.max(0, Math.floor(within))) : Math.floor(down / rows);
+        nth = points[row].findIndex(point => bars ? point[0] === Math.floor(at) : at >= point[0] && at < point[0] + 1);
+      }
+      show();
+    };
+    svg.addEventListener('pointermove', under);
+    svg.addEventListener('pointerdown', under);
+    svg.addEventListener('pointerleave', () => { nth = -1; show(); });
+    place.addEventListener('keydown', event => {
+      const across = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+      const down = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (event.key === 'Escape') { nth = -1; show(); }
+      if (across == null && down == null) return;
+      event.preventDefault();
+      if (down != null) {
+        const at = points[row][nth]?.[0];
+        row = (row + down + series.length) % series.length;
+        nth = at == null ? 0 : points[row].findIndex(point => point[0] === at);
+      }
+      nth = Math.min(points[row].length - 1, Math.max(0, nth + (across ?? 0)));
+      show();
+    });
+  };
+
   // One after the other, so that the page answers meanwhile.
-  const figures = [...document.querySelectorAll('figure[data-plot]')];
+  const figures = [...document.querySelectorAll('figure:is([data-plot], [data-cells])')];
   const next = () => {
     const figure = figures.shift();
     if (!figure) return;
-    begin(figure);
+    figure.dataset.plot ? begin(figure) : read(figure);
     setTimeout(next);
   };
   next();

@@ -101,7 +101,7 @@ pub(crate) fn sample() -> StudyResult {
     }
 }
 
-fn sample_host() -> HostResult {
+pub(crate) fn sample_host() -> HostResult {
     HostResult {
         study: "pbs-tlb".to_owned(),
         host: "two cores".to_owned(),
@@ -121,7 +121,7 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 /// Writes these studies' files and page into a new directory.
-fn written(studies: &[(StudyResult, Option<HostResult>)]) -> tempfile::TempDir {
+pub(crate) fn written(studies: &[(StudyResult, Option<HostResult>)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (result, host) in studies {
         write_study(&open(&dir), result, host.as_ref()).unwrap();
@@ -867,7 +867,8 @@ fn a_browser_shows_the_page_light_and_dark_wide_and_narrow() {
     let Some(browser) = browser() else { return };
     let dir = written(&[(sample(), Some(sample_host()))]);
     let url = format!("file://{}", dir.path().join("pbs-tlb.html").display());
-    let dom = browse(&browser, &["--dump-dom".to_owned(), url.clone()]);
+    let wait = "--virtual-time-budget=5000".to_owned();
+    let dom = browse(&browser, &["--dump-dom".to_owned(), wait, url.clone()]);
     let drawn = dom.matches("class=\"drawn\"").count();
     assert_eq!(drawn, 3, "lines and clouds with points are drawn anew");
 

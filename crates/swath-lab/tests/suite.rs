@@ -18,6 +18,7 @@ mod process;
 mod regions_meet_rtmmu;
 mod report_film;
 mod report_page;
+mod report_reading;
 mod report_results;
 mod rt_heap;
 mod runs;

@@ -78,6 +78,28 @@ pub fn draw(figure: &Figure, series: &[Series], palette: &Palette) -> Result<Str
     Ok(picture.finish(&svg))
 }
 
+/// The place of the bars or cells of a drawing, in the coordinates of its view box.
+pub(crate) struct Layout<'a> {
+    /// Left edge, top, width and height.
+    pub(crate) inside: [i32; 4],
+    /// The lowest and the highest x.
+    pub(crate) x: (f64, f64),
+    /// The categories of bars, in their order; empty for cells.
+    pub(crate) categories: Vec<&'a str>,
+}
+
+/// Returns the place of the bars or cells that [`draw`] draws of these series, which are the figure's.
+pub(crate) fn layout<'a>(
+    figure: &'a Figure,
+    series: Vec<&'a Series>,
+    palette: &'a Palette,
+) -> Layout<'a> {
+    let picture = Picture::plan(figure, series, palette);
+    let width = WIDTH - picture.left - 2.0 * GAP;
+    let inside = [picture.left, picture.plot_top(), width, PLOT].map(fine);
+    Layout { inside, x: (picture.x.low, picture.x.high), categories: picture.categories }
+}
+
 /// The drawing as a file of its own: with the namespace that XML asks for,
 /// and the [`stylesheet`] inside.
 pub fn stand_alone(svg: &str) -> String {

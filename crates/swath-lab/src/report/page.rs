@@ -1,8 +1,8 @@
 //! A study as a page that needs nothing but itself, and the frame of every page.
 //!
 //! Style, drawings and scripts stand in the page, and its own policy forbids the browser to load
-//! anything or to run any other script. Without scripts it shows the same: they draw figures anew
-//! with values, zoom and a legend to switch by. The only links that leave it go to the report's
+//! anything or to run any other script. Without scripts it shows the same: they draw lines and points
+//! anew with values, zoom and a legend to switch by, and read the values of bars and maps. The only links that leave it go to the report's
 //! other pages and to the study's files beside it.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -273,7 +273,8 @@ fn figures(
             div.figures {
                 @for (one, drawing) in figures.iter().zip(drawings) {
                     @let file = format!("{study}/{}", one.file_stem());
-                    figure id=(figure_anchor(one)) data-plot=[data(one)] {
+                    figure id=(figure_anchor(one)) data-plot=[data(one)]
+                        data-cells=[plot::cells(one, series, palette)] {
                         figcaption { strong { (one.id) } " " (one.title) }
                         (drawing)
                         @if !one.caption.is_empty() { p.caption { (one.caption) } }

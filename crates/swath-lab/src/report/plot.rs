@@ -1,7 +1,8 @@
-//! The data of a figure for the script that draws it anew where scripts run.
+//! The data of a figure for the script that draws it anew, or reads its values, where scripts run.
 
 use serde::Serialize;
 
+use crate::report::figure::{Layout, layout};
 use crate::report::palette::Palette;
 use crate::report::thin::thin;
 use crate::study::results::{Claim, Figure, FigureKind, PaperFigure, Place, Point, Series, Unit};
@@ -24,6 +25,54 @@ struct Line<'f> {
     light: String,
     dark: &'static str,
     points: Vec<Vec<f64>>,
+}
+
+/// A drawing of bars, or of a map's cells, in which values are read.
+#[derive(Serialize)]
+struct Cells<'f> {
+    x: &'f str,
+    y: &'f str,
+    /// Left edge, top, width and height of the drawing's inside.
+    inside: [i32; 4],
+    /// The names of bars' groups; of a map there are none.
+    names: Vec<&'f str>,
+    /// The ends of a map's x axis.
+    range: (f64, f64),
+    series: Vec<Row<'f>>,
+}
+
+#[derive(Serialize)]
+struct Row<'f> {
+    name: &'f str,
+    /// The group's number or x, the value, and the ends of its interval.
+    points: Vec<Vec<f64>>,
+}
+
+/// Returns the values of a figure of bars or a map as JSON, with their places in its drawing; nothing
+/// for other figures, and for one without points. O(p c) with p points and c categories.
+pub(crate) fn cells(figure: &Figure, series: &[Series], palette: &Palette) -> Option<String> {
+    if !matches!(figure.kind, FigureKind::Bars | FigureKind::Map) {
+        return None;
+    }
+    let mine: Vec<&Series> = series.iter().filter(|one| one.figure == figure.id).collect();
+    if mine.iter().all(|one| one.points.is_empty()) {
+        return None;
+    }
+    let Layout { inside, x, categories } = layout(figure, mine.clone(), palette);
+    let row = |one: &&'_ Series| {
+        let at = |point: &Point| match &point.x {
+            Place::At(x) => Some(*x),
+            Place::In(name) => categories.iter().position(|one| one == name).map(|nth| nth as f64),
+        };
+        let points = one.points.iter().filter_map(|point| Some(values(at(point)?, point)));
+        points.collect()
+    };
+    let rows: Vec<Vec<Vec<f64>>> = mine.iter().map(row).collect();
+    let names = mine.iter().map(|one| one.design.as_str());
+    let series = names.zip(rows).map(|(name, points)| Row { name, points }).collect();
+    let (x_label, y_label) = (&figure.x_label, &figure.y_label);
+    let cells = Cells { x: x_label, y: y_label, inside, names: categories, range: x, series };
+    serde_json::to_string(&cells).ok()
 }
 
 /// A number of the paper on the y axis.
@@ -74,9 +123,13 @@ pub(crate) fn data(
 /// x, y and the ends of the interval, in six digits: more than a picture shows.
 fn numbers(point: &Point) -> Option<Vec<f64>> {
     let Place::At(x) = point.x else { return None };
+    Some(values(x, point))
+}
+
+fn values(x: f64, point: &Point) -> Vec<f64> {
     let ends = point.spread.and_then(|spread| spread.interval).filter(|(low, high)| low < high);
     let ends = ends.into_iter().flat_map(|(low, high)| [low, high]);
-    Some([x, point.y].into_iter().chain(ends).map(short).collect())
+    [x, point.y].into_iter().chain(ends).map(short).collect()
 }
 
 fn short(value: f64) -> f64 {
