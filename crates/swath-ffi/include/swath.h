@@ -79,6 +79,10 @@ enum swath_status
   SWATH_IN_USE,
   // The object is being walked: a visitor called this from within.
   SWATH_BUSY,
+  // The page is not mapped; `at` is the page.
+  SWATH_FAULT,
+  // A channel's queue has no place; `at` is the channel.
+  SWATH_QUEUE_FULL,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -102,6 +106,54 @@ typedef enum {
   CMT_PAGES_DMA_HEAP,
 } cmt_pages;
 
+// Chips of a memory.
+enum swath_dram_part
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // DDR3-800 5-5-5.
+  SWATH_DRAM_DDR3_800 = 0,
+  // DDR3-1600.
+  SWATH_DRAM_DDR3_1600 = 1,
+  // DDR4-3200.
+  SWATH_DRAM_DDR4_3200 = 2,
+  // DDR5-4800, a channel of 32 bits.
+  SWATH_DRAM_DDR5_4800 = 3,
+  // LPDDR4-3200.
+  SWATH_DRAM_LPDDR4_3200 = 4,
+  // LPDDR5-6400.
+  SWATH_DRAM_LPDDR5_6400 = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_dram_part swath_dram_part;
+#else
+typedef uint32_t swath_dram_part;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Place in which contiguity is written.
+enum swath_field
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // The bits that the format leaves free in each descriptor.
+  SWATH_FIELD_DESCRIPTOR = 0,
+  // Those of all descriptors of a line of 64 bytes, taken together.
+  SWATH_FIELD_LINE = 1,
+  // An ideal word beside each descriptor, a frame further, which arrives with it.
+  SWATH_FIELD_BESIDE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_field swath_field;
+#else
+typedef uint32_t swath_field;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Policy by which a heap chooses blocks.
 enum swath_fit
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -118,6 +170,31 @@ enum swath_fit
 typedef enum swath_fit swath_fit;
 #else
 typedef uint32_t swath_fit;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Format of page tables.
+enum swath_format
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // ARMv7-A, short descriptors.
+  SWATH_FORMAT_ARMV7 = 0,
+  // ARMv8-A, the 4 KiB granule.
+  SWATH_FORMAT_ARMV8 = 1,
+  // x86-64 with 4 levels.
+  SWATH_FORMAT_X86_64 = 2,
+  // RISC-V Sv39 with Svnapot.
+  SWATH_FORMAT_SV39 = 3,
+  // RISC-V Sv48 with Svnapot.
+  SWATH_FORMAT_SV48 = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_format swath_format;
+#else
+typedef uint32_t swath_format;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -192,6 +269,48 @@ typedef uint32_t swath_pool;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// Choice of the entry that gives way in a TLB.
+enum swath_replacement
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // The one that was used least recently.
+  SWATH_REPLACE_LRU = 0,
+  // The one that came first.
+  SWATH_REPLACE_FIFO = 1,
+  // Any, by a generator that always begins alike.
+  SWATH_REPLACE_RANDOM = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_replacement swath_replacement;
+#else
+typedef uint32_t swath_replacement;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Contiguity that descriptors of base pages state.
+enum swath_scheme
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // None.
+  SWATH_SCHEME_TRAD = 0,
+  // Ascend and Descend: pages of the same block after and before it.
+  SWATH_SCHEME_PCAD = 1,
+  // Anchors: contiguous pages from every page whose number is a multiple of the distance.
+  SWATH_SCHEME_AT = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_scheme swath_scheme;
+#else
+typedef uint32_t swath_scheme;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // The allocators of segments, after *Zhang, Lu and Zhang* (CLMalloc).
 enum swath_segments_kind
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -220,6 +339,9 @@ typedef uint32_t swath_segments_kind;
 // Adaptive-Buddy over the banks of one zone.
 typedef struct swath_banks swath_banks;
 
+// A memory of several channels, cycle by cycle.
+typedef struct swath_dram swath_dram;
+
 // Frames that spaces share.
 typedef struct swath_frame_pool swath_frame_pool;
 
@@ -232,6 +354,9 @@ typedef struct swath_heap swath_heap;
 // The frames that exist, as areas with vacuums between them.
 typedef struct swath_map swath_map;
 
+// A memory management unit: a TLB or two, and a walker.
+typedef struct swath_mmu swath_mmu;
+
 // A virtual address space of regions.
 typedef struct swath_regions swath_regions;
 
@@ -240,6 +365,9 @@ typedef struct swath_reservations swath_reservations;
 
 // An allocator of segments.
 typedef struct swath_segments swath_segments;
+
+// Page tables of an address space.
+typedef struct swath_space swath_space;
 
 // Frames that follow one another, each of 4096 bytes.
 typedef struct {
@@ -430,6 +558,55 @@ typedef struct {
   size_t len_bytes;
 } cmt_pinned;
 
+// Configuration of a memory. Its channels take turns every 64 bytes; each serves what is ready first, then
+// the oldest, and keeps as many writes as reads, which it writes in drains.
+typedef struct {
+  // A `swath_dram_part`.
+  uint32_t part;
+  // Channels: a power of two up to 64.
+  uint32_t channels;
+  // Ranks on each: a power of two, with up to 64 banks on a channel.
+  uint32_t ranks;
+  // Places in a channel's queue: 1 to 4096.
+  uint32_t queue_entries;
+} swath_dram_config;
+
+// Constants of a memory.
+typedef struct {
+  // Bytes of all channels.
+  uint64_t len_bytes;
+  // Picoseconds of a cycle of the command clock, in which time is counted.
+  uint64_t clock_period_ps;
+  // Bytes of a request.
+  uint64_t burst_bytes;
+} swath_dram_facts;
+
+// End of a request.
+typedef struct {
+  // The caller's name for it.
+  uint64_t id;
+  // The first cycle in which its data are there.
+  uint64_t cycle;
+  // 1 if it was a write.
+  uint32_t is_write;
+} swath_dram_done;
+
+// Counters of a memory.
+typedef struct {
+  // Reads that were accepted.
+  uint64_t reads;
+  // Writes.
+  uint64_t writes;
+  // Requests that found their row open.
+  uint64_t row_hits;
+  // Those that found their bank closed.
+  uint64_t row_misses;
+  // Those that found another row open.
+  uint64_t row_conflicts;
+  // Refreshes.
+  uint64_t refreshes;
+} swath_dram_stats;
+
 // Policy of an allocator: the orders that have a free list, and the choice of the block for a request.
 //
 // The binary buddy system (BBS) of Linux is granularity 1 and top 10. The page buddy system
@@ -466,6 +643,93 @@ typedef struct {
   // Number of bytes.
   uint64_t len_bytes;
 } swath_range;
+
+// Contiguity that page tables state besides, which their writer and reader must agree upon.
+typedef struct {
+  // A `swath_scheme`.
+  uint32_t scheme;
+  // A `swath_field`; without effect on `SWATH_SCHEME_TRAD`.
+  uint32_t field;
+  // Bits of each number in `SWATH_FIELD_BESIDE`, 1 to 32 (ARMv7: 16).
+  uint32_t field_bits;
+  // log2 of the distance of anchors in pages, 1 to 16.
+  uint32_t anchor_log2;
+} swath_coalescing;
+
+// Form of a TLB.
+typedef struct {
+  // Sets: a power of two.
+  uint32_t sets;
+  // Ways of each.
+  uint32_t ways;
+  // log2 of the pages that share a set; a coalesced entry is cut to them.
+  uint32_t index_shift;
+} swath_tlb_form;
+
+// Configuration of a unit.
+typedef struct {
+  // A `swath_format`.
+  uint32_t format;
+  // The physical address of the root table.
+  uint64_t root;
+  // The contiguity that its tables state.
+  swath_coalescing coalescing;
+  // The first TLB.
+  swath_tlb_form first;
+  // The second; without sets there is none.
+  swath_tlb_form second;
+  // Cycles of a lookup in the second, 1 and more; without effect if there is none.
+  uint32_t second_cycles;
+  // Entries of a page-walk cache, 0 for none; only behind two TLBs.
+  uint32_t walk_cache_entries;
+  // A `swath_replacement`.
+  uint32_t replacement;
+  // 1 if an anchor is looked at before the page itself.
+  uint32_t anchor_first;
+} swath_mmu_config;
+
+// Physical memory, reached by functions. Each reads or writes 4 or 8 bytes, the lowest first, at a
+// multiple of them, and returns 0, or another number if no memory answers.
+typedef struct {
+  // Reads.
+  int32_t (*read)(void *context, uint64_t addr, uint32_t len_bytes, uint64_t *value);
+  // Writes; who only translates may leave it out.
+  int32_t (*write)(void *context, uint64_t addr, uint32_t len_bytes, uint64_t value);
+  // Handed to both.
+  void *context;
+} swath_bus;
+
+// Translation of an address.
+typedef struct {
+  // The physical address.
+  uint64_t addr;
+  // 1 if a TLB had it.
+  uint32_t is_hit;
+  // Cycles that the lookup took beyond the first TLB's.
+  uint32_t lookup_cycles;
+  // Reads of the walk: descriptors, or the line of the last one.
+  uint32_t reads;
+} swath_translated;
+
+// Counters of a unit.
+typedef struct {
+  // Lookups in the first TLB.
+  uint64_t first_accesses;
+  // Those that it did not answer.
+  uint64_t first_misses;
+  // Lookups in the second TLB.
+  uint64_t second_accesses;
+  // Those that it did not answer.
+  uint64_t second_misses;
+  // Walks, those to anchors included.
+  uint64_t walks;
+  // Descriptors that they read.
+  uint64_t reads;
+  // Walks that found no page.
+  uint64_t faults;
+  // Reads that the page-walk cache saved.
+  uint64_t saved_reads;
+} swath_mmu_stats;
 
 // Physical memory that the processor reaches at another address.
 typedef struct {
@@ -570,7 +834,7 @@ typedef struct {
 } swath_area_frames;
 
 // Every status, in the order of their numbers.
-#define swath_status_ALL { SWATH_OK, SWATH_NULL, SWATH_WRONG_OBJECT, SWATH_ARGUMENT, SWATH_STORAGE, SWATH_EMPTY, SWATH_OVERFLOW, SWATH_OVERLAP, SWATH_NO_FRAME, SWATH_OUT_OF_FRAMES, SWATH_NO_BLOCK, SWATH_FOREIGN, SWATH_NOT_ALLOCATED, SWATH_MISALIGNED, SWATH_STATE, SWATH_TOO_MANY_BLOCKS, SWATH_NO_REGION, SWATH_DENIED, SWATH_MAPPED, SWATH_QUOTA, SWATH_BUS, SWATH_TOO_LARGE, SWATH_OUT_OF_MEMORY, SWATH_CORRUPT, SWATH_IN_USE, SWATH_BUSY, }
+#define swath_status_ALL { SWATH_OK, SWATH_NULL, SWATH_WRONG_OBJECT, SWATH_ARGUMENT, SWATH_STORAGE, SWATH_EMPTY, SWATH_OVERFLOW, SWATH_OVERLAP, SWATH_NO_FRAME, SWATH_OUT_OF_FRAMES, SWATH_NO_BLOCK, SWATH_FOREIGN, SWATH_NOT_ALLOCATED, SWATH_MISALIGNED, SWATH_STATE, SWATH_TOO_MANY_BLOCKS, SWATH_NO_REGION, SWATH_DENIED, SWATH_MAPPED, SWATH_QUOTA, SWATH_BUS, SWATH_TOO_LARGE, SWATH_OUT_OF_MEMORY, SWATH_CORRUPT, SWATH_IN_USE, SWATH_BUSY, SWATH_FAULT, SWATH_QUEUE_FULL, }
 
 #ifdef __cplusplus
 extern "C" {
@@ -795,6 +1059,79 @@ swath_result cmt_unpin(cmt_pinned *pinned);
 // `visit` takes `context`.
 swath_result cmt_areas(void (*visit)(swath_extent area, void *context), void *context);
 
+// Makes a memory at cycle 0, all banks closed, on the C library's heap.
+//
+// Errors: `SWATH_ARGUMENT` with the number that cannot be; `SWATH_NULL`.
+//
+// # Safety
+// `config` is null or can be read; `dram` can be written.
+swath_result swath_dram_create(const swath_dram_config *config, swath_dram **dram);
+
+// Ends a memory.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `dram` is null or an object of this library that has not been ended; nobody uses it from now on.
+swath_result swath_dram_destroy(swath_dram *dram);
+
+// Tells a memory's constants.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `dram` is null or an object of this library; `facts` can be written.
+swath_result swath_dram_facts_get(const swath_dram *dram, swath_dram_facts *facts);
+
+// Offers a request of one burst in a cycle, after simulating all before it.
+//
+// Errors: `SWATH_QUEUE_FULL` with the channel: offer it again after `swath_dram_next_event`;
+// `SWATH_BUS` with an address above the memory; `SWATH_ARGUMENT` with a cycle that is past;
+// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `dram` is null or an object of this library.
+swath_result swath_dram_offer(swath_dram *dram,
+                              uint64_t cycle,
+                              uint64_t id,
+                              uint64_t addr,
+                              uint32_t is_write);
+
+// Advances to a cycle: issues all commands before it. Does nothing if it is past.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `dram` is null or an object of this library.
+swath_result swath_dram_advance(swath_dram *dram, uint64_t cycle);
+
+// Tells the next cycle at which there may be something to see: an end, or a place in a queue.
+//
+// Errors: `SWATH_EMPTY` if all is done and taken; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `dram` is null or an object of this library; `cycle` can be written.
+swath_result swath_dram_next_event(const swath_dram *dram, uint64_t *cycle);
+
+// Takes the first request that has ended by a cycle, in the order of their ends. Advance to the cycle
+// before.
+//
+// Errors: `SWATH_EMPTY` if none has; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `dram` is null or an object of this library; `done` can be written.
+swath_result swath_dram_take_done(swath_dram *dram,
+                                  uint64_t cycle,
+                                  swath_dram_done *done);
+
+// Tells what all channels have counted.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `dram` is null or an object of this library; `stats` can be written.
+swath_result swath_dram_stats_get(const swath_dram *dram, swath_dram_stats *stats);
+
 // Bytes of storage for the frames of `map`; 0 if the map or the configuration is wrong.
 //
 // # Safety
@@ -1011,6 +1348,64 @@ uint64_t swath_map_frames(const swath_map *map);
 // # Safety
 // `map` is null or an object of this library; `area` can be written.
 swath_result swath_map_area(const swath_map *map, size_t index, swath_extent *area);
+
+// Makes a unit, on the C library's heap.
+//
+// Errors: `SWATH_ARGUMENT` with the number that cannot be, 0 for a form of a TLB; `SWATH_MISALIGNED`
+// with the root; `SWATH_NULL`.
+//
+// # Safety
+// `config` is null or can be read; `mmu` can be written.
+swath_result swath_mmu_create(const swath_mmu_config *config,
+                              swath_mmu **mmu);
+
+// Ends a unit.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `mmu` is null or an object of this library that has not been ended; nobody uses it from now on.
+swath_result swath_mmu_destroy(swath_mmu *mmu);
+
+// Translates an address. On a miss `read` of `memory` is called for each descriptor in the order of the
+// walk, with `SWATH_FIELD_LINE` also for the others of the last one's line, which come with it: a simulator
+// with time takes from there what the walk costs.
+//
+// Errors: `SWATH_FAULT` with the page if it is not mapped; `SWATH_FOREIGN` with the page if the format
+// cannot say it; `SWATH_CORRUPT` with the address of a reserved descriptor; `SWATH_BUS`;
+// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `mmu` is null or an object of this library; the functions of `memory` may be called with its context,
+// and do not use the unit; `translated` can be written.
+swath_result swath_mmu_access(swath_mmu *mmu,
+                              uint64_t addr,
+                              swath_bus memory,
+                              swath_translated *translated);
+
+// Forgets what is kept of `count` pages from `page` on; with a count of 0 of all.
+//
+// Errors: `SWATH_OVERFLOW`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `mmu` is null or an object of this library.
+swath_result swath_mmu_invalidate(swath_mmu *mmu, uint64_t page, uint64_t count);
+
+// Gives the unit another root table, and forgets what it kept.
+//
+// Errors: `SWATH_MISALIGNED` with the root; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `mmu` is null or an object of this library.
+swath_result swath_mmu_set_root(swath_mmu *mmu, uint64_t root);
+
+// Tells what the unit has counted since it was made.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `mmu` is null or an object of this library; `stats` can be written.
+swath_result swath_mmu_stats_get(const swath_mmu *mmu, swath_mmu_stats *stats);
 
 // Bytes of storage for a pool of `frames` frames.
 size_t swath_frame_pool_storage_bytes(uint64_t frames);
@@ -1342,6 +1737,75 @@ uint64_t swath_segments_largest_count(const swath_segments *segments);
 swath_result swath_segments_each_free(const swath_segments *segments,
                                       void (*visit)(swath_segment run, void *context),
                                       void *context);
+
+// Bytes of storage for an address space.
+size_t swath_space_storage_bytes(void);
+
+// Makes an empty address space of a `swath_format`. Its tables are written through `memory`, which has
+// the bytes of all frames that `tables` hands out; pages get theirs from `frames`, which may be the
+// same. Takes and clears the root table.
+//
+// Errors: `SWATH_ARGUMENT`; `SWATH_OUT_OF_FRAMES` without frames for the root; `SWATH_FOREIGN` with its
+// frame if the format cannot reach it; `SWATH_BUS`, `SWATH_STORAGE`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `frames` and `tables` are null or objects of this library, which stay where they are as long as the
+// space is used; the functions of `memory` may be called as long. `storage` is `len_bytes` of memory
+// that the space has for itself from now on; `space` can be written.
+swath_result swath_space_create(uint32_t format,
+                                swath_coalescing coalescing,
+                                swath_bus memory,
+                                swath_frames *frames,
+                                swath_frames *tables,
+                                void *storage,
+                                size_t len_bytes,
+                                swath_space **space);
+
+// Tells the physical address of the root table, which an MMU is told.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `space` is null or an object of this library; `root` can be written.
+swath_result swath_space_root(const swath_space *space, uint64_t *root);
+
+// Maps `count` pages from `page` on to frames from `frame` on, readable and writable by users. They are
+// one block, whose contiguity the tables state.
+//
+// Errors: `SWATH_MAPPED` with the first page that is mapped; `SWATH_FOREIGN` with the page or frame that
+// the format cannot say; `SWATH_OUT_OF_FRAMES` without frames for tables; `SWATH_EMPTY`,
+// `SWATH_OVERFLOW`, `SWATH_BUS`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `space` is null or an object of this library.
+swath_result swath_space_map(swath_space *space,
+                             uint64_t page,
+                             uint64_t frame,
+                             uint64_t count);
+
+// Allocates frames for `count` pages from `page` on, in blocks as its allocator of frames hands them
+// out, and maps them, readable and writable by users.
+//
+// Errors: as for `swath_space_map`; `SWATH_OUT_OF_FRAMES` with how many are free.
+//
+// # Safety
+// `space` is null or an object of this library.
+swath_result swath_space_allocate(swath_space *space,
+                                  uint64_t page,
+                                  uint64_t count);
+
+// Takes pages out, all of which are mapped, and gives the frames that `swath_space_allocate` took back.
+// What an MMU still has of them is to be invalidated, and of the block's other pages, too.
+//
+// Errors: `SWATH_STATE` with the first page that is not mapped; `SWATH_FOREIGN`, `SWATH_EMPTY`,
+// `SWATH_OVERFLOW`, `SWATH_BUS`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`; `SWATH_NOT_ALLOCATED` with the
+// frame that the allocator did not take back.
+//
+// # Safety
+// `space` is null or an object of this library.
+swath_result swath_space_unmap(swath_space *space,
+                               uint64_t page,
+                               uint64_t count);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -5,7 +5,8 @@
 //! A C object is the Rust structure of the same name, placed
 //! at the beginning of storage that the caller supplies, with its metadata behind it:
 //! ask for the size, hand over the storage, and nothing else is ever allocated. To
-//! end an object, forget it.
+//! end an object, forget it. The models of hardware alone, which a simulator links and no kernel, stand
+//! on the heap, and have a function that ends them.
 //!
 //! ```text
 //!  storage   |  tag  |  the structure  |  its words ...              |
@@ -23,33 +24,43 @@
 //! * Objects that another is made over (a map, a pool, frames under reservations) stay where
 //!   they are as long as the other is used.
 
-#![cfg_attr(not(feature = "cmt"), no_std)]
+#![cfg_attr(not(any(feature = "cmt", feature = "hw")), no_std)]
 #![allow(non_camel_case_types, reason = "the names are those of C")]
 
 mod banks;
 #[cfg(feature = "cmt")]
 mod cmt;
+#[cfg(feature = "hw")]
+mod dram;
 mod frames;
 mod heap;
 mod map;
+#[cfg(feature = "hw")]
+mod mmu;
 mod object;
 mod regions;
 mod reservations;
 mod result;
 mod segments;
+mod space;
 
 pub use banks::*;
 #[cfg(feature = "cmt")]
 pub use cmt::*;
+#[cfg(feature = "hw")]
+pub use dram::*;
 pub use frames::*;
 pub use heap::*;
 pub use map::*;
+#[cfg(feature = "hw")]
+pub use mmu::*;
 pub use regions::*;
 pub use reservations::*;
 pub use result::*;
 pub use segments::*;
+pub use space::*;
 
-#[cfg(not(any(feature = "cmt", test)))]
+#[cfg(not(any(feature = "cmt", feature = "hw", test)))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {

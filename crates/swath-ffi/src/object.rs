@@ -95,6 +95,36 @@ pub(crate) trait Opaque: Sized {
         Ok(())
     }
 
+    /// Makes an object on the heap, which [`end`](Self::end) ends.
+    ///
+    /// # Safety
+    /// `out`, if not null, can be written.
+    #[cfg(feature = "hw")]
+    unsafe fn create_on_heap(
+        out: *mut *mut Self,
+        make: impl FnOnce() -> Outcome<Self::Inner>,
+    ) -> Outcome<()> {
+        let Some(out) = NonNull::new(out) else { return fail(SWATH_NULL, 0) };
+        let object = std::boxed::Box::new(Object { tag: Self::TAG, inner: make()? });
+        // SAFETY: as the caller says.
+        unsafe { out.write(std::boxed::Box::into_raw(object).cast()) };
+        Ok(())
+    }
+
+    /// Ends an object on the heap.
+    ///
+    /// # Safety
+    /// `object` is null or one that a function of this crate made, of whatever kind; one of this kind was
+    /// made by [`create_on_heap`](Self::create_on_heap), has not been ended, and is not used any more.
+    #[cfg(feature = "hw")]
+    unsafe fn end(object: *mut Self) -> Outcome<()> {
+        // SAFETY: as the caller says.
+        let object = unsafe { Self::checked(object) }?;
+        // SAFETY: the tag says that it is such an object, which came from a box.
+        drop(unsafe { std::boxed::Box::from_raw(object.as_ptr()) });
+        Ok(())
+    }
+
     /// Finds the place of an object in `storage`, and the words behind it, cleared.
     ///
     /// # Safety

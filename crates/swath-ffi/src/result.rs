@@ -61,13 +61,17 @@ pub enum swath_status {
     SWATH_IN_USE,
     /// The object is being walked: a visitor called this from within.
     SWATH_BUSY,
+    /// The page is not mapped; `at` is the page.
+    SWATH_FAULT,
+    /// A channel's queue has no place; `at` is the channel.
+    SWATH_QUEUE_FULL,
 }
 
 use swath_status::*;
 
 impl swath_status {
     /// Every status, in the order of their numbers.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         SWATH_OK,
         SWATH_NULL,
         SWATH_WRONG_OBJECT,
@@ -94,6 +98,8 @@ impl swath_status {
         SWATH_CORRUPT,
         SWATH_IN_USE,
         SWATH_BUSY,
+        SWATH_FAULT,
+        SWATH_QUEUE_FULL,
     ];
 
     const fn text(self) -> &'static CStr {
@@ -124,6 +130,8 @@ impl swath_status {
             SWATH_CORRUPT => c"memory was overwritten",
             SWATH_IN_USE => c"the pool is in use",
             SWATH_BUSY => c"the object is being walked",
+            SWATH_FAULT => c"the page is not mapped",
+            SWATH_QUEUE_FULL => c"the queue is full",
         }
     }
 }

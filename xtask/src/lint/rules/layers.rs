@@ -48,6 +48,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
             "swath-vm",
             "swath-region",
             "swath-heap",
+            "swath-hw",
             "swath-pool",
             "swath-cmt",
         ],
