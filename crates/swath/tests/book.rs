@@ -147,6 +147,37 @@ fn every_command_runs() {
     assert!(count >= 10, "only {count} blocks of commands were found");
 }
 
+/// mdBook makes a page of each, and none of its links is left as it was written.
+#[test]
+fn mdbook_renders_it() {
+    let room = tempfile::tempdir().unwrap();
+    let built = Command::new("mdbook")
+        .arg("build")
+        .arg(source().parent().unwrap())
+        .arg("-d")
+        .arg(room.path())
+        .output();
+    let Ok(built) = built else {
+        println!("skipped: no mdbook in PATH");
+        return;
+    };
+    assert!(built.status.success(), "{built:?}");
+    let said = String::from_utf8_lossy(&built.stderr).into_owned();
+    assert!(!said.contains("WARN") && !said.contains("ERROR"), "{said}");
+    for (page, _) in pages() {
+        let html = read(&room.path().join(&page).with_extension("html"));
+        let inside = html.split_once("<main>").unwrap().1.split_once("</main>").unwrap().0;
+        assert!(inside.contains("<h1 id="), "{page} has no title");
+        let targets = inside.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let pictures = inside.split("src=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        for target in targets.chain(pictures) {
+            let (file, _) = target.split_once('#').unwrap_or((target, ""));
+            let leads = file.starts_with("https://") || room.path().join(file).exists();
+            assert!(leads, "{page}: {target}");
+        }
+    }
+}
+
 #[test]
 fn blocks_are_found_by_language_and_reason() {
     let text = "a\n```sh\none\n```\n<!-- not run: it needs a machine -->\n```sh\ntwo\n```\n```text\nx\n```";

@@ -6,9 +6,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::time::ClockId;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 use swath_arch::testing::Random;
+use swath_lab::source::real::RealInput;
+use swath_lab::study::run::{Run, Shared, Unwatched};
+use swath_lab::sweep::definition::Sweep;
 use swath_lab::table::column::{Cell, Table};
 use swath_lab::table::parquet::Reader;
 
@@ -293,4 +300,81 @@ fn what_is_absurd_is_refused_by_key_and_line() {
     let output = swath(room, &["sweep", "sweep.toml", "--memory-limit", "1MiB", "--out", "no"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert!(!room.join("no").exists());
+}
+
+/// Runs a command to its end and returns the processor time that it took, in seconds.
+fn processor_seconds(mut command: Command) -> f64 {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let id = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    // It has ended, but is still there to be asked.
+    waitid(Id::Pid(id), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    assert!(child.wait().unwrap().success());
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks = fields[11..13].iter().map(|field| field.parse::<f64>().unwrap());
+    let second = sysconf(SysconfVar::CLK_TCK).unwrap().unwrap();
+    ticks.sum::<f64>() / second as f64
+}
+
+/// What a sweep costs beside its points: the same points, their plans read before, measured by two bare
+/// threads. Points of some ten milliseconds; `SWATH_POINTS` says how many, and with 10,000 the time on
+/// the clock is judged, too, of which a short run on a busy machine says little.
+#[test]
+fn a_sweep_is_little_more_than_its_points() {
+    let points: u64 = std::env::var("SWATH_POINTS").map_or(60, |text| text.parse().unwrap());
+    let text = format!(
+        "plan = \"plan.toml\"\nform = \"quick\"\n[keys]\nabout.seed = {{ from = 1, to = {points} }}\n"
+    );
+    let room = room(&text);
+    let room = room.path();
+    let longer = fs::read_to_string(room.join("plan.toml")).unwrap();
+    let longer = longer.replace("quick = 2", "quick = 4");
+    fs::write(room.join("plan.toml"), longer).unwrap();
+
+    let args = ["sweep", "sweep.toml", "--jobs", "2", "--out", "swept"];
+    let begin = Instant::now();
+    let swept_work = processor_seconds(command(room, &args));
+    let swept_seconds = begin.elapsed().as_secs_f64();
+
+    let sweep = Sweep::read("sweep.toml", &text, room).unwrap();
+    let plans: Vec<_> = (0..points).map(|point| sweep.read_point(point).unwrap()).collect();
+    let next = AtomicUsize::new(0);
+    let begin = Instant::now();
+    let bare_work = std::thread::scope(|scope| {
+        let work = [(); 2].map(|()| {
+            scope.spawn(|| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+                let (pool, shared) = (pool.build().unwrap(), Shared::default());
+                let real = RealInput::default();
+                let run = Run {
+                    quick: true,
+                    real: &real,
+                    watch: &Unwatched,
+                    journal: None,
+                    shared: &shared,
+                };
+                while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    pool.install(|| plan.run(&run)).unwrap();
+                }
+                // A point's work is done on its own thread.
+                let time = ClockId::CLOCK_THREAD_CPUTIME_ID.now().unwrap();
+                time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9
+            })
+        });
+        work.map(|work| work.join().unwrap()).iter().sum::<f64>()
+    });
+    let bare_seconds = begin.elapsed().as_secs_f64();
+    let each = |seconds: f64| 1e3 * seconds / points as f64;
+    println!(
+        "{points} points of {:.2} ms: {:.3} ms of a processor beside each, {:.1}% of the processor time and \
+         {:.1}% of the time is theirs",
+        each(bare_work),
+        each(swept_work - bare_work),
+        100.0 * bare_work / swept_work,
+        100.0 * bare_seconds / swept_seconds
+    );
+    assert!(bare_work / swept_work >= 0.8, "{bare_work} s of {swept_work} s");
+    if points >= 10_000 {
+        assert!(bare_seconds / swept_seconds >= 0.8, "{bare_seconds} s of {swept_seconds} s");
+    }
 }
