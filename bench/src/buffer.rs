@@ -27,6 +27,10 @@ pub(crate) enum Call {
     Pair,
     /// Of 1,024 blocks of mostly short lengths a random one comes back and one is taken: two calls.
     Steady,
+    /// Of 512 blocks of 2 to 32 KiB a random one comes back and one is taken: two calls.
+    Medium,
+    /// Of 256 segments of 40 to 100 kB a random one comes back and one is taken: two calls.
+    Long,
     /// Another heap's blocks come back in random order.
     PutRemote,
     /// Blocks from superblocks to which another thread returned all slots.
@@ -79,7 +83,19 @@ fn measure<'p, 'm>(
         // The share of blocks that are longer than 4 times a number is one in that number.
         sizes.fill_with(|| (4 << 16) / (random.below(1 << 16) as usize + 16));
     }
-    let mut blocks = vec![NonNull::dangling(); if call == Call::Steady { 1024 } else { CALLS }];
+    if call == Call::Medium {
+        sizes.fill_with(|| (2 << 10) + random.below((30 << 10) + 1) as usize);
+    }
+    if call == Call::Long {
+        sizes.fill_with(|| 40_000 + random.below(60_001) as usize);
+    }
+    let live = match call {
+        Call::Steady => 1024,
+        Call::Medium => 512,
+        Call::Long => 256,
+        _ => CALLS,
+    };
+    let mut blocks = vec![NonNull::dangling(); live];
     let mut failed = 0_u64;
     let mut get = |heap: &mut Heap<'_, '_>, blocks: &mut [NonNull<u8>]| {
         for block in blocks {
@@ -127,8 +143,9 @@ fn measure<'p, 'm>(
                 }
             }
         }),
-        Call::Steady => {
-            let picks: Vec<usize> = sizes.iter().map(|_| random.below(1024) as usize).collect();
+        Call::Steady | Call::Medium | Call::Long => {
+            let pick = |random: &mut Random| random.below(live as u64) as usize;
+            let picks: Vec<usize> = sizes.iter().map(|_| pick(&mut random)).collect();
             let mut turn = || {
                 for (&pick, &size) in picks.iter().zip(&sizes) {
                     // SAFETY: not used after.
@@ -147,5 +164,6 @@ fn measure<'p, 'm>(
     if failed != 0 {
         return Err(format!("{failed} calls failed"));
     }
-    Ok(if matches!(call, Call::Pair | Call::Steady) { 2 * CALLS as u64 } else { CALLS as u64 })
+    let pairs = matches!(call, Call::Pair | Call::Steady | Call::Medium | Call::Long);
+    Ok(if pairs { 2 * CALLS as u64 } else { CALLS as u64 })
 }

@@ -209,7 +209,7 @@ pub(crate) unsafe fn free_or_null(block: *mut u8) {
         // SAFETY: the front says so.
         Freed::Full => unsafe { put_back(block) },
         // SAFETY: as the caller says, and nothing has changed.
-        Freed::No => unsafe { free_quickly(block) },
+        Freed::No => unsafe { free_segment(block) },
     }
 }
 
@@ -237,9 +237,21 @@ extern "C" fn settle(block: *mut u8) {
 /// # Safety
 /// As for [`free_or_null`].
 #[inline(never)]
-unsafe extern "C" fn free_quickly(block: *mut u8) {
+unsafe extern "C" fn free_segment(block: *mut u8) {
     // SAFETY: as the caller says.
-    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_quickly(block) };
+    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_short_segment(block) };
+    if !own_heap().is_some_and(freed) {
+        // SAFETY: as the caller says, and nothing has changed.
+        unsafe { free_slot(block) };
+    }
+}
+
+/// # Safety
+/// As for [`free_or_null`].
+#[inline(never)]
+unsafe extern "C" fn free_slot(block: *mut u8) {
+    // SAFETY: as the caller says.
+    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_in_superblock(block) };
     if !own_heap().is_some_and(freed) {
         // SAFETY: as the caller says, and nothing has changed.
         unsafe { free_slow(block) };

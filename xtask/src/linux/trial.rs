@@ -163,9 +163,9 @@ impl Workshop<'_> {
             "checks" | "planted" => (3072, self.trial.steps / 10),
             _ => (1536, self.trial.steps),
         };
-        // What follows a kernel's first report tells nothing more, and may never end.
+        // What follows a kernel's fault tells nothing more, and may never end.
         let stops = if part == "planted" {
-            " loglevel=5 oops=panic panic_on_warn=1 kasan.fault=panic"
+            " loglevel=5 oops=panic kasan.fault=panic"
         } else {
             ""
         };

@@ -10,6 +10,7 @@ use crate::heap::cache::{CachedSlot, short_class};
 use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::UNIT_GRANULES_SHIFT;
 use crate::superblock::owner::Owner;
 
 /// The caches of a heap, without the rest of it: serves what they have, and takes what they have room for.
@@ -105,10 +106,16 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     #[must_use]
     pub unsafe fn put_back(self, block: *mut u8) -> bool {
         // SAFETY: the pool is there: the block was one of its.
-        let pool = unsafe { &*self.pool };
-        let granule = pool.cached_slot(block.addr()).granule;
-        pool.first_of(granule)
-            .is_some_and(|(index, superblock)| superblock.free_slot(pool.position(index, granule)))
+        let granule = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) }.granule;
+        // SAFETY: as above.
+        let superblock = unsafe { BufferPool::superblock_at(self.pool, granule) };
+        let Some(superblock) = superblock else { return false };
+        if superblock.owner().is_superblock() {
+            let within = granule % (1 << UNIT_GRANULES_SHIFT);
+            return superblock.free_slot(superblock.position(within));
+        }
+        // SAFETY: as above.
+        unsafe { &*self.pool }.put_back_inner(granule)
     }
 
     /// Frees a slot of one of the heap's superblocks, which nobody returned, if it is live.

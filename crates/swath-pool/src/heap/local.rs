@@ -124,7 +124,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         align: usize,
     ) -> Result<NonNull<u8>, BufferAllocateError> {
         if align <= SLOT_BYTES_MIN
-            && let Some(block) = self.front().allocate(size).or_else(|| self.allocate_current(size))
+            && let Some(block) = self.front().allocate(size).or_else(|| self.allocate_next(size))
         {
             return Ok(block);
         }
@@ -177,12 +177,18 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// Allocates `size` bytes at a multiple of 16, if the cache or the current superblock of their
     /// class has a slot, or the heap has kept a segment of that length. Else nothing has changed.
-    #[inline(never)]
+    #[inline(always)]
     pub fn allocate_current(&mut self, size: usize) -> Option<NonNull<u8>> {
         match short_class(size) {
             Some(class) => self.take_or_refill(class.into()),
             None => self.take_short_segment(size),
         }
+    }
+
+    /// As [`allocate_current`](Self::allocate_current), apart from the way of nearly every call.
+    #[inline(never)]
+    fn allocate_next(&mut self, size: usize) -> Option<NonNull<u8>> {
+        self.allocate_current(size)
     }
 
     #[inline]
@@ -192,6 +198,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// The top of the cache of `class` is no slot: takes one that lies below, or refills the cache from the
     /// current superblock and takes one.
+    #[inline(never)]
     fn refill(&self, class: usize) -> Option<NonNull<u8>> {
         while self.slot.caches.leave_out(class) {
             if let Some(block) = self.front().take(class as u8) {
@@ -328,19 +335,16 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if self.free_found(address) { Ok(()) } else { self.free_other(address) }
     }
 
-    /// Frees `block` and returns true, if it is a block in use of a superblock, or a segment that the
-    /// heap keeps: of these one in 16 is left to [`free`](Self::free), so that a caller who looks at a clock
-    /// there comes by. Else nothing has changed. Any pointer may be tried.
+    /// Frees `block` and returns true, if it is a block in use of a superblock. Else nothing has changed. Any
+    /// pointer may be tried.
     ///
     /// # Safety
     /// As for [`Front::free`].
-    #[inline(never)]
-    pub unsafe fn free_quickly(&mut self, block: *mut u8) -> bool {
+    #[inline(always)]
+    pub unsafe fn free_in_superblock(&mut self, block: *mut u8) -> bool {
         let cached = self.pool.cached_slot(block.addr());
-        match self.pool.first_of(cached.granule) {
-            Some((index, superblock)) => self.free_slot(index, superblock, cached),
-            None => self.slot.kept.short.is_quick() && self.keep_short_segment(cached.granule),
-        }
+        let found = self.pool.first_of(cached.granule);
+        found.is_some_and(|(index, superblock)| self.free_slot(index, superblock, cached))
     }
 
     #[inline(always)]

@@ -15,6 +15,7 @@ use crate::pool::global::Global;
 use crate::source::segment_source::{Placement, SegmentSource};
 use crate::superblock::class::{UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT, class_for};
 use crate::superblock::owner::Owner;
+use crate::superblock::record::Superblock;
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn guard_units(&self) -> u32 {
@@ -176,7 +177,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 }
 
-impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
+impl<'m, L: RawMutex, S: SegmentSource> LocalHeap<'_, 'm, L, S> {
     /// Allocates a segment for `size` bytes, and says if they are zero: of units that the heap kept, or the
     /// source's.
     pub(crate) fn allocate_segment(
@@ -203,33 +204,56 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
     }
 
     /// Takes a short segment for `size` bytes of those that the heap kept.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_short_segment(&self, size: usize) -> Option<NonNull<u8>> {
         let pool = self.pool();
         // None of those with guards was kept.
-        let units = u32::try_from(size.max(1).div_ceil(UNIT_BYTES)).ok()?;
+        let units = u32::try_from(size.div_ceil(UNIT_BYTES)).ok()?;
         let first = self.slot.kept.short.take(units)?;
         pool.superblocks().get(first as usize)?.begin_segment(units);
         Some(pool.unit_start(first))
     }
 
+    /// Returns the segment that begins at `granule`, with its first unit, if the heap may keep its units; any
+    /// granule may be tried.
+    #[inline(always)]
+    fn short_segment(&self, granule: usize) -> Option<(u32, &'m Superblock)> {
+        let pool = self.pool();
+        let first = granule >> UNIT_GRANULES_SHIFT;
+        let superblock = pool.superblocks().get(first)?;
+        let begins = granule.is_multiple_of(1 << UNIT_GRANULES_SHIFT);
+        let is_one = begins && superblock.owner() == Owner::SEGMENT && pool.guard_units() == 0;
+        is_one.then_some((first as u32, superblock))
+    }
+
+    #[inline(always)]
+    fn keep_short(&self, first: u32, superblock: &Superblock) -> bool {
+        let end = || superblock.end_segment_now().then_some(first);
+        let units = superblock.segment_units();
+        units.is_some_and(|units| self.slot.kept.short.keep(units, end))
+    }
+
+    /// Frees `block` and returns true, if it is a segment that the heap keeps: of these one in 64 is left to
+    /// [`free`](Self::free), so that a caller who looks at a clock there comes by. Else nothing has changed. Any
+    /// pointer may be tried.
+    ///
+    /// # Safety
+    /// As for [`Front::free`](crate::Front::free).
+    #[inline(always)]
+    pub unsafe fn free_short_segment(&mut self, block: *mut u8) -> bool {
+        let found = self.short_segment(self.pool().cached_slot(block.addr()).granule);
+        found.is_some_and(|(first, superblock)| {
+            self.slot.kept.short.is_quick() && self.keep_short(first, superblock)
+        })
+    }
+
     /// Ends the segment that begins at `granule`, keeps its units and returns true, if it is a short one for
     /// which there is room. Else nothing has changed; any granule may be tried.
-    #[inline]
     pub(crate) fn keep_short_segment(&self, granule: usize) -> bool {
-        let (pool, short) = (self.pool(), &self.slot.kept.short);
-        let first = granule >> UNIT_GRANULES_SHIFT;
-        let Some(superblock) = pool.superblocks().get(first) else { return false };
-        if !granule.is_multiple_of(1 << UNIT_GRANULES_SHIFT)
-            || superblock.owner() != Owner::SEGMENT
-            || pool.guard_units() != 0
-        {
-            return false;
-        }
-        let room = superblock.segment_units().and_then(|units| short.room(units));
-        let Some(room) = room.filter(|_| superblock.end_segment().is_some()) else { return false };
-        short.keep(first as u32, room);
-        true
+        self.short_segment(granule).is_some_and(|(first, superblock)| {
+            self.keep_short(first, superblock)
+                || (self.slot.kept.short.count() && self.keep_short(first, superblock))
+        })
     }
 
     /// Frees the segment that begins at unit `index`, and keeps its units for the next ones.

@@ -40,15 +40,6 @@ pub(crate) struct ShortRuns {
     frees: AtomicU32,
 }
 
-/// Room for one run.
-pub(crate) struct Room<'k> {
-    word: &'k Shared64,
-    top: &'k AtomicU8,
-    place: u8,
-    /// Units of all runs with it.
-    held: u32,
-}
-
 /// A unit's number and its complement.
 fn word(first: u32) -> u64 {
     u64::from(!first) << 32 | u64::from(first)
@@ -96,7 +87,7 @@ impl ShortRuns {
     }
 
     /// As the owner: takes the run of so many units that came last.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&self, units: u32) -> Option<u32> {
         let length = (units as usize).wrapping_sub(1);
         let (words, top) = (self.words.get(length)?, self.tops.get(length)?);
@@ -107,45 +98,39 @@ impl ShortRuns {
         first(words.get(usize::from(below))?.swap(0, AcqRel))
     }
 
-    /// As the owner: counts a free, and returns true for 15 of 16.
-    #[inline]
+    /// As the owner: counts a free, and returns true for 63 of 64.
+    #[inline(always)]
     pub(crate) fn is_quick(&self) -> bool {
         let frees = self.frees.load(Relaxed).wrapping_add(1);
         self.frees.store(frees, Relaxed);
-        !frees.is_multiple_of(16)
+        !frees.is_multiple_of(64)
     }
 
-    /// As the owner: room for a run of so many units.
-    #[inline]
-    pub(crate) fn room(&self, units: u32) -> Option<Room<'_>> {
-        match self.room_now(units) {
-            None if self.count() => self.room_now(units),
-            room => room,
-        }
-    }
-
+    /// As the owner: keeps the run of so many units that `end` gives, and returns true; if there is no room for it,
+    /// `end` is not called.
     #[inline(always)]
-    fn room_now(&self, units: u32) -> Option<Room<'_>> {
+    pub(crate) fn keep(&self, units: u32, end: impl FnOnce() -> Option<u32>) -> bool {
         let length = (units as usize).wrapping_sub(1);
-        let (words, top) = (self.words.get(length)?, self.tops.get(length)?);
+        let (Some(words), Some(top)) = (self.words.get(length), self.tops.get(length)) else {
+            return false;
+        };
         let place = top.load(Relaxed);
-        let word = words.get(usize::from(place))?;
+        let Some(empty) = words.get(usize::from(place)) else { return false };
         let held = self.held.load(Relaxed).wrapping_add(units);
-        (word.load(Relaxed) == 0 && held <= UNITS_MAX).then_some(Room { word, top, place, held })
-    }
-
-    /// As the owner: keeps the run that begins at unit `first`, of the units that the room is for.
-    #[inline]
-    pub(crate) fn keep(&self, first: u32, room: Room<'_>) {
-        room.word.store(word(first), Release);
-        room.top.store(room.place.wrapping_add(1), Relaxed);
-        self.held.store(room.held, Relaxed);
+        if empty.load(Relaxed) != 0 || held > UNITS_MAX {
+            return false;
+        }
+        let Some(first) = end() else { return false };
+        empty.store(word(first), Release);
+        top.store(place.wrapping_add(1), Relaxed);
+        self.held.store(held, Relaxed);
+        true
     }
 
     /// Counts anew, if runs were gathered, and returns true then.
     #[cold]
     #[inline(never)]
-    fn count(&self) -> bool {
+    pub(crate) fn count(&self) -> bool {
         if self.gathered.load(Relaxed) == 0 {
             return false;
         }
@@ -171,8 +156,8 @@ mod tests {
     fn the_last_of_a_length_comes_first_until_all_are_gathered() {
         let short = ShortRuns::new();
         let keep = |first, units| {
-            let room = short.room(units);
-            room.map(|room| short.keep(first, room)).is_some()
+            let keeps = || short.keep(units, || Some(first));
+            keeps() || (short.count() && keeps())
         };
         assert!((0..32).all(|run| keep(run, 1)) && !keep(32, 1), "thirty-two of a length");
         assert!((0..2).all(|run| keep(100 + 16 * run, 16)) && !keep(200, 16), "4 MiB in all");
@@ -196,7 +181,7 @@ mod tests {
         assert_eq!(first(0), None);
         for bit in 0..8 {
             let short = ShortRuns::new();
-            (1..4).for_each(|first| short.keep(first, short.room(1).unwrap()));
+            assert!((1..4).all(|first| short.keep(1, || Some(first))));
             short.tops[0].fetch_xor(1 << bit, Relaxed);
             let mut taken: Vec<u32> = (0..300).filter_map(|_| short.take(1)).collect();
             taken.extend(short.gather().map(|run| run.first));

@@ -66,7 +66,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             self.release_superblock(global, index);
             return;
         }
-        self.set_fronts(index, CLOSED);
+        self.close_front(index);
         match superblock.class() {
             Some(class) if used < superblock.slots.load(Relaxed) => {
                 superblock.set_owner(Owner::of(GLOBAL, class));
@@ -94,7 +94,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             superblocks[index as usize].set_owner(OVERWRITTEN);
             return;
         };
-        self.set_fronts(index, CLOSED);
+        self.close_front(index);
         let units = LAYOUTS[class].units;
         for superblock in superblocks.iter().skip(index as usize).take(units as usize) {
             superblock.set_owner(Owner::FREE);
@@ -147,7 +147,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let superblock = &self.superblocks()[index as usize];
         self.set_fronts(index, superblock.owner().0.into());
         if superblock.queued_now() != 0 {
-            self.set_fronts(index, CLOSED);
+            self.close_front(index);
         }
     }
 
@@ -165,6 +165,16 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         // Of a record that was overwritten nobody knows how many units there are.
         let units = superblocks[0].class().map_or(1, |class| LAYOUTS[class].units);
         superblocks.iter().take(units as usize).for_each(|superblock| superblock.set_front(front));
+    }
+
+    /// Lets no front free slots of a superblock. Where that does it to others, too, since the record was overwritten,
+    /// their next free opens them again.
+    #[inline]
+    fn close_front(&self, index: u32) {
+        let superblocks = &self.superblocks()[index as usize..];
+        superblocks[0].set_front(CLOSED);
+        let units = superblocks[0].units.load(Relaxed).min(LAYOUTS[CLASSES - 1].units);
+        superblocks.iter().take(units as usize).skip(1).for_each(|inner| inner.set_front(CLOSED));
     }
 
     /// Puts a superblock that was found on a list and has another owner on
@@ -263,7 +273,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         match superblock.return_slot(position, self.returned_bits(index)) {
             Ok(None) => true,
             Ok(Some(owner)) => {
-                self.set_fronts(index, CLOSED);
+                self.close_front(index);
                 self.list_of(owner).push(self.superblocks(), index);
                 true
             }

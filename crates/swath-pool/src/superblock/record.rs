@@ -179,6 +179,7 @@ impl Superblock {
     }
 
     /// The caller alone may change the owner now.
+    #[inline(always)]
     pub(crate) fn set_owner(&self, owner: Owner) {
         self.state.fetch_xor(u64::from(self.owner().0 ^ owner.0), AcqRel);
     }
@@ -196,7 +197,18 @@ impl Superblock {
         None
     }
 
+    /// Ends the segment that begins here, and returns true; false also where another thread changes the record
+    /// meanwhile.
+    #[inline(always)]
+    pub(crate) fn end_segment_now(&self) -> bool {
+        let state = self.state.load(Relaxed);
+        let ended = state ^ u64::from(Owner::SEGMENT.0);
+        Owner(state as u32) == Owner::SEGMENT
+            && self.state.compare_exchange(state, ended, AcqRel, Relaxed).is_ok()
+    }
+
     /// The units of the segment that begins here, if the record is whole.
+    #[inline(always)]
     pub(crate) fn segment_units(&self) -> Option<u32> {
         let units = self.units.load(Relaxed);
         (self.slots.load(Relaxed) == !units).then_some(units)
@@ -216,6 +228,7 @@ impl Superblock {
     }
 
     /// Begins a segment of units that are the caller's alone.
+    #[inline(always)]
     pub(crate) fn begin_segment(&self, units: u32) {
         self.units.store(units, Relaxed);
         // A segment has no slots: their number says if the units are right.
