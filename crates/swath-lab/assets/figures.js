@@ -144,7 +144,7 @@
 
   // Bars and maps stay as they are drawn: the value under the pointer, or at the keys' place, stands below.
   const read = figure => {
-    const { x, y, inside: [left, top, width, height], names, range, series } = JSON.parse(figure.dataset.cells);
+    const { x, inside: [left, top, width, height], names, range, series } = JSON.parse(figure.dataset.cells);
     const svg = figure.querySelector('svg'), bars = names.length > 0;
     const [low, high] = bars ? [0, names.length] : range;
     const place = document.createElement('div'), says = document.createElement('output');
@@ -154,7 +154,8 @@
     place.setAttribute('aria-label',
       `${svg.querySelector('title').textContent}. Arrow keys read the values.`);
     says.className = 'quiet reading';
-    says.textContent = y;
+    const hint = 'Point, tap or press arrow keys for values.';
+    says.textContent = hint;
     svg.before(place);
     place.append(svg);
     place.after(says);
@@ -166,7 +167,7 @@
     const points = series.map(one => [...one.points].sort((a, b) => a[0] - b[0]));
     const show = () => {
       const point = points[row]?.[nth];
-      if (!point) { mark.remove(); says.textContent = y; return; }
+      if (!point) { mark.remove(); says.textContent = hint; return; }
       const [at, value, from, to] = point;
       const box = bars
         ? [left + across * (at + 0.1 + 0.8 * row / series.length), top, across * 0.8 / series.length, height]

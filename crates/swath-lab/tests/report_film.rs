@@ -10,7 +10,7 @@ use swath_lab::report::write::{write_index, write_study};
 use crate::report_page::{browse, browser, sample};
 
 /// A film of two designs whose cells follow from a small generator.
-fn film(cells: usize, moments: usize, seed: u64) -> Film {
+pub(crate) fn film(cells: usize, moments: usize, seed: u64) -> Film {
     let mut state = seed;
     let mut next = move || {
         state =

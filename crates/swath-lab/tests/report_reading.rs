@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::report_film::film;
 use crate::report_page::{browse, browser, sample, sample_host, written};
 use swath_lab::study::results::{Figure, FigureKind, Point, Series, StudyResult};
 
@@ -33,9 +34,10 @@ fn axe() -> Option<String> {
     Some(std::fs::read_to_string(file).unwrap())
 }
 
-/// A study with bars, lines, clouds and a map.
+/// A study with bars, lines, clouds, a map and a film.
 fn study() -> StudyResult {
     let mut result = sample();
+    result.film = Some(film(512, 6, 5));
     result.figures.push(
         Figure::new("Map", "Memory by section", FigureKind::Map, "section", "in use (share)")
             .with_y_range(0.0, 1.0),
@@ -110,11 +112,11 @@ fn a_browser_reads_the_values_of_bars_and_maps() {
     let page = with_script(&dir.path().join("pbs-tlb.html"), ACTS);
     let seen = left(&browser, &page, &["--window-size=1280,2000"]);
     let bars = &seen["fig-10"];
-    let unit = "TLB hit rate (share of accesses)";
-    assert_eq!((&bars["begins"], &bars["focus"]), (&unit.into(), &true.into()));
+    let hint = "Point, tap or press arrow keys for values.";
+    assert_eq!((&bars["begins"], &bars["focus"]), (&hint.into(), &true.into()));
     assert_eq!(bars["first"], "RGB to YUV, PCAD: 0.96");
     assert_eq!(bars["last"], "JPEG, PBS: 0.98");
-    assert_eq!((&bars["marked"], &bars["outside"]), (&1.into(), &unit.into()));
+    assert_eq!((&bars["marked"], &bars["outside"]), (&1.into(), &hint.into()));
     let keys = [
         "RGB to YUV, PBS: 0.98",
         "image blending, PBS: 0.98",
@@ -122,7 +124,7 @@ fn a_browser_reads_the_values_of_bars_and_maps() {
         "JPEG, TRAD: 0.95",
         "JPEG, PBS: 0.98",
         "RGB to YUV, PBS: 0.98",
-        unit,
+        hint,
     ];
     assert_eq!(bars["keys"], serde_json::json!(keys));
     let map = &seen["map"];
@@ -137,7 +139,7 @@ fn a_browser_reads_the_values_of_bars_and_maps() {
         "section 2, TRAD: 1",
         "section 2, PCAD: 0.5",
         "section 0, PCAD: 1",
-        "in use (share)",
+        hint,
     ];
     assert_eq!(map["keys"], serde_json::json!(keys));
 }

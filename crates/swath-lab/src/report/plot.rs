@@ -31,7 +31,6 @@ struct Line<'f> {
 #[derive(Serialize)]
 struct Cells<'f> {
     x: &'f str,
-    y: &'f str,
     /// Left edge, top, width and height of the drawing's inside.
     inside: [i32; 4],
     /// The names of bars' groups; of a map there are none.
@@ -70,8 +69,7 @@ pub(crate) fn cells(figure: &Figure, series: &[Series], palette: &Palette) -> Op
     let rows: Vec<Vec<Vec<f64>>> = mine.iter().map(row).collect();
     let names = mine.iter().map(|one| one.design.as_str());
     let series = names.zip(rows).map(|(name, points)| Row { name, points }).collect();
-    let (x_label, y_label) = (&figure.x_label, &figure.y_label);
-    let cells = Cells { x: x_label, y: y_label, inside, names: categories, range: x, series };
+    let cells = Cells { x: &figure.x_label, inside, names: categories, range: x, series };
     serde_json::to_string(&cells).ok()
 }
 
