@@ -74,24 +74,37 @@ pub(crate) fn set_clear<W: Word>(words: &mut [W], first: usize, count: usize) ->
     free
 }
 
-/// As [`set_clear`], of bits in several words.
+/// As [`set_clear`], of bits in several words: in whole ones, as those of an aligned block are, with
+/// neither masks nor ends.
 #[inline(never)]
 fn set_clear_words<W: Word>(words: &mut [W], first: usize, count: usize) -> bool {
-    let (low, high) = (first / 64, (first + count - 1) / 64);
-    let above = W::MAX << (first % 64);
-    let below = W::MAX >> (63 - (first + count - 1) % 64);
-    let words = &mut words[low..=high];
-    if let Ok(chunk) = <&mut [W; 8]>::try_from(&mut *words)
-        && above & below == W::MAX
-    {
+    if (first | count) % 64 != 0 {
+        return set_clear_ends(words, first, count);
+    }
+    let words = words.get_mut(first / 64..).and_then(|words| words.get_mut(..count / 64));
+    let Some(words) = words else { return false };
+    // One test for all words, which costs less than one for each.
+    if let Ok(chunk) = <&mut [W; 8]>::try_from(&mut *words) {
         let free = chunk.iter().fold(W::ZERO, |any, &word| any | word) == W::ZERO;
         if free {
             chunk.fill(W::MAX);
         }
         return free;
     }
-    let [start, inside @ .., end] = words else { return false };
-    // One test for all words, which costs less than one for each.
+    let free = words.iter().fold(W::ZERO, |any, &word| any | word) == W::ZERO;
+    if free {
+        words.fill(W::MAX);
+    }
+    free
+}
+
+/// As [`set_clear`], of bits in several words that are not all whole.
+#[inline(never)]
+fn set_clear_ends<W: Word>(words: &mut [W], first: usize, count: usize) -> bool {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    let above = W::MAX << (first % 64);
+    let below = W::MAX >> (63 - (first + count - 1) % 64);
+    let [start, inside @ .., end] = &mut words[low..=high] else { return false };
     let any = inside.iter().fold(*start & above | *end & below, |any, &word| any | word);
     if any != W::ZERO {
         return false;

@@ -56,6 +56,15 @@ impl<R: Rule, H: Hardening> State<R, H> {
         self.taken_one(s, at >> 6, at as u32 & 63)
     }
 
+    /// Stops the allocator at a frame of class 0 that is allocated. Apart from the fast path, which so
+    /// needs no room for the fault.
+    #[cold]
+    #[inline(never)]
+    fn stop_at_one(&mut self, s: &mut [u64], frame: u64, index: usize) -> Option<Pfn> {
+        self.stop_at(s, 0, frame, index);
+        None
+    }
+
     /// Notes that the free frame of a bit of a word, in no class now, is allocated.
     #[inline(always)]
     fn taken_one(&mut self, s: &mut [u64], index: usize, bit: u32) -> Option<Pfn> {
@@ -63,8 +72,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
         let word = &mut s[index];
         let now = *word | 1 << bit;
         if H::CHECKED && now == *word {
-            self.stop_at(s, 0, frame, index);
-            return None;
+            return self.stop_at_one(s, frame, index);
         }
         *word = now;
         self.free -= 1;

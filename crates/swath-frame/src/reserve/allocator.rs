@@ -9,6 +9,14 @@ use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::hardening::{Hardening, Latch, Table, WordFault};
 use crate::reserve::reservations::Reservations;
 
+impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<A, W, H> {
+    /// Returns the error of a free, or the contradiction at which the checked tier has stopped.
+    #[cold]
+    fn unless_stopped(&self, error: FrameFreeError) -> FrameFreeError {
+        self.latch.fault().map_or(error, FrameFreeError::Corrupt)
+    }
+}
+
 impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocator
     for Reservations<A, W, H>
 {
@@ -59,17 +67,17 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
     ///
     /// An error costs O(free blocks), to tell a free frame from a foreign one.
     fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
-        if let Some(fault) = self.latch.fault() {
-            return Err(FrameFreeError::Corrupt(fault));
-        }
-        if extent.is_empty() {
-            return Err(FrameFreeError::Empty);
-        }
-        let end = extent.checked_end().ok_or(FrameFreeError::Overflow { extent })?.raw();
+        // What has stopped lets no frame go, so its fault is asked for only where one is refused.
         let span = self.slots.span;
-        if !span.contains(extent.start) {
-            return Err(FrameFreeError::Foreign { frame: extent.start });
-        }
+        let end = match extent.checked_end() {
+            _ if extent.is_empty() => return Err(self.unless_stopped(FrameFreeError::Empty)),
+            None => return Err(self.unless_stopped(FrameFreeError::Overflow { extent })),
+            Some(_) if !span.contains(extent.start) => {
+                let frame = extent.start;
+                return Err(self.unless_stopped(FrameFreeError::Foreign { frame }));
+            }
+            Some(end) => end.raw(),
+        };
         if !self.slots.may_let_go(&self.storage, extent) {
             return Err(self.refused(extent));
         }
@@ -83,17 +91,15 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
             let border = |at: u64| end.min((at | (lowest - 1)) + 1);
             let mut past = border(at);
             if let Some((level, root)) = self.slots.root_of(&self.storage, at) {
-                self.depopulate(level, root, Extent::new(Pfn::new(at), past - at));
+                let extent = Extent::new(Pfn::new(at), past - at);
+                self.depopulate(level, root, extent).map_err(FrameFreeError::Corrupt)?;
             } else {
                 while past < end && self.slots.root_of(&self.storage, past).is_none() {
                     past = border(past);
                 }
                 let single = Extent::new(Pfn::new(at), past - at);
                 self.slots.let_go(&mut self.storage, single);
-                self.give_back(single);
-            }
-            if let Some(fault) = self.latch.fault() {
-                return Err(FrameFreeError::Corrupt(fault));
+                self.give_back(single).map_err(FrameFreeError::Corrupt)?;
             }
             at = past;
         }

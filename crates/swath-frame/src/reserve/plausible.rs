@@ -11,7 +11,7 @@ use swath_arch::{Extent, Pfn};
 use crate::allocator::{FrameAllocator, FrameFreeError};
 use crate::hardening::{Checked, Hardening, Latch, Table as Words, WordFault};
 use crate::reserve::reservations::{PagePlace, Reservations};
-use crate::reserve::slots::Slot;
+use crate::reserve::slots::{NOWHERE, Slot};
 use crate::reserve::table::{Entry, Key};
 
 impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<A, W, H> {
@@ -22,6 +22,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     pub(crate) fn stop(&mut self, table: Words) -> WordFault {
         let seen = WordFault { table, word: 0, value: self.storage.first().copied().unwrap_or(0) };
         let fault = self.latch.fault().or_else(|| self.compare().err()).unwrap_or(seen);
+        self.slots.copy_at = NOWHERE;
         self.latch.close(fault)
     }
 
@@ -71,12 +72,6 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         slots.populated(words, slot) == 0
             && !slots.is_root(words, slot)
             && slots.may_hold(words, slots.frames(level, slot))
-    }
-
-    /// Returns true if by its counts a reservation around `frame` has `count` populated frames.
-    pub(crate) fn has_populated(&self, level: usize, frame: u64, count: u64) -> bool {
-        let Self { slots, .. } = self;
-        (0..=level).all(|part| slots.populated(&self.storage, slots.slot(part, frame)) >= count)
     }
 
     /// Returns true if `root` is a reservation that the table has, and its bits are as many as its

@@ -20,6 +20,9 @@ pub(crate) type Slot = u32;
 /// No slot.
 pub(crate) const NONE: Slot = Slot::MAX;
 
+/// No word of any storage, nor is one of those that follow.
+pub(crate) const NOWHERE: usize = usize::MAX >> 1;
+
 /// Words of a record, which are these.
 const RECORD_WORDS: usize = 6;
 const OBJECT: usize = 0;
@@ -101,7 +104,8 @@ pub(crate) struct Slots<H> {
     count: [u32; LEVELS_MAX],
     /// The record that owns the queue of all reservations.
     pub(crate) all: Slot,
-    /// In the checked tier, where the bits stand once more.
+    /// In the checked tier, where the bits stand once more; [`NOWHERE`] once it has stopped, so that a call
+    /// which looks at a copy finds none and needs no test of its own.
     pub(crate) copy_at: usize,
     hardening: PhantomData<H>,
 }
@@ -158,6 +162,10 @@ impl<H: Hardening> Slots<H> {
     /// it; the first for which it does not is the last. Most extents lie in one word.
     #[inline(always)]
     fn all_words(&self, extent: Extent, mut test: impl FnMut(usize, u64) -> bool) -> bool {
+        if extent.count == 1 && self.span.contains(extent.start) {
+            let bit = extent.start.raw() - self.bits_base;
+            return test((bit / 64) as usize, 1 << (bit % 64));
+        }
         let (first, count) = self.bits(extent);
         if count == 0 {
             return true;
@@ -173,29 +181,57 @@ impl<H: Hardening> Slots<H> {
         test(last / 64, mask & end)
     }
 
+    /// Returns true if a word of the bits, which has this value, is that of the copy.
+    #[inline(always)]
+    fn is_copied(&self, words: &[u64], word: usize, value: u64) -> bool {
+        words.get(self.copy_at + word) == Some(&value)
+    }
+
     /// Returns true if the words of the bits of `extent` are those of their copy.
     #[inline]
     pub(crate) fn agree(&self, words: &[u64], extent: Extent) -> bool {
-        self.all_words(extent, |word, _| words[word] == words[self.copy_at + word])
+        self.all_words(extent, |word, _| self.is_copied(words, word, words[word]))
     }
 
-    /// Returns true if the bits of `extent` are those of their copy, and none is held.
+    /// Returns true if the words of the bits of `extent` are those of their copy, and none is held.
     #[inline]
     pub(crate) fn may_hold(&self, words: &[u64], extent: Extent) -> bool {
-        self.all_words(extent, |word, mask| {
-            words[word] == words[self.copy_at + word] && words[word] & mask == 0
-        })
+        let (first, count) = self.bits(extent);
+        if count == 0 {
+            return true;
+        }
+        let last = first + count - 1;
+        let (low, high) = (first / 64, last / 64);
+        let (above, below) = (u64::MAX << (first % 64), u64::MAX >> (63 - last % 64));
+        if low == high {
+            let value = words[low];
+            return value & above & below == 0 && self.is_copied(words, low, value);
+        }
+        let Some(copies) = words.get(self.copy_at + low..=self.copy_at + high) else {
+            return false;
+        };
+        let own = &words[low..=high];
+        // One test for all words, which costs less than one for each.
+        let held = match own {
+            [start, inside @ .., end] => {
+                inside.iter().fold(*start & above | *end & below, |held, word| held | word)
+            }
+            _ => u64::MAX,
+        };
+        own.iter().zip(copies).fold(held, |any, (own, copy)| any | own ^ copy) == 0
     }
 
     /// Returns true if the words of the bits of `extent` are those of their copy, and as many
     /// frames are held.
     pub(crate) fn counts(&self, words: &[u64], extent: Extent, held: u64) -> bool {
+        // Most reservations that go have none left, and counting is much work.
+        if held == 0 {
+            return self.may_hold(words, extent);
+        }
         let mut count = 0;
         self.all_words(extent, |word, mask| {
-            let bits = words[word] & mask;
-            // Most reservations that go have none left, and counting is much work.
-            count += if bits == 0 { 0 } else { u64::from(bits.count_ones()) };
-            words[word] == words[self.copy_at + word]
+            count += u64::from((words[word] & mask).count_ones());
+            self.is_copied(words, word, words[word])
         }) && count == held
     }
 
@@ -260,8 +296,10 @@ impl<H: Hardening> Slots<H> {
         self.all_words(extent, |word, mask| {
             let changed = change(words[word], mask);
             words[word] = changed;
-            if H::CHECKED {
-                words[self.copy_at + word] = changed;
+            if H::CHECKED
+                && let Some(copy) = words.get_mut(self.copy_at + word)
+            {
+                *copy = changed;
             }
             true
         });
@@ -276,15 +314,17 @@ impl<H: Hardening> Slots<H> {
         let bit = frame - self.bits_base;
         let (word, mask) = ((bit / 64) as usize, 1 << (bit % 64));
         let was = words[word];
-        if H::CHECKED && words[self.copy_at + word] != was {
+        if H::CHECKED && !self.is_copied(words, word, was) {
             return Err(());
         }
         if was & mask != 0 {
             return Ok(false);
         }
         words[word] = was | mask;
-        if H::CHECKED {
-            words[self.copy_at + word] = was | mask;
+        if H::CHECKED
+            && let Some(copy) = words.get_mut(self.copy_at + word)
+        {
+            *copy = was | mask;
         }
         Ok(true)
     }
@@ -300,7 +340,8 @@ impl<H: Hardening> Slots<H> {
     #[inline(always)]
     pub(crate) fn may_let_go(&self, words: &[u64], extent: Extent) -> bool {
         self.all_words(extent, |word, mask| {
-            !words[word] & mask == 0 && (!H::CHECKED || words[word] == words[self.copy_at + word])
+            let value = words[word];
+            !value & mask == 0 && (!H::CHECKED || self.is_copied(words, word, value))
         })
     }
 
@@ -543,12 +584,17 @@ impl<H: Hardening> Slots<H> {
         }
     }
 
-    /// The words of all records. In the checked tier, what leads to a record by a link that was
-    /// overwritten leads to one of them or to none.
+    /// The words of the bits and of all records; in the checked tier no others, so that what leads to a
+    /// record by a link that was overwritten leads to one of them or to none.
+    #[inline(always)]
+    pub(crate) fn without_table<'w>(&self, words: &'w mut [u64]) -> &'w mut [u64] {
+        if H::CHECKED { words.get_mut(..self.records_end).unwrap_or_default() } else { words }
+    }
+
+    /// The words of all records, of those [without the table](Self::without_table).
     #[inline(always)]
     fn records<'w>(&self, words: &'w mut [u64]) -> &'w mut [u64] {
-        let end = if H::CHECKED { self.records_end } else { words.len() };
-        words.get_mut(self.bits_words..end).unwrap_or_default()
+        words.get_mut(self.bits_words..).unwrap_or_default()
     }
 
     /// Takes `slot` out of the queue of `owner`.

@@ -35,11 +35,15 @@ pub struct HugePages<'m, W, H: Hardening = Trusting> {
     space: AreaSpace<'m>,
     pages: Bitmap,
     free: u64,
-    /// In the checked tier, the first word of the bits of pages in use.
+    /// In the checked tier, the first word of the bits of pages in use; [`NOWHERE`] once it has stopped, so that
+    /// each call finds no bit there and needs no test of its own.
     used_at: usize,
     /// The contradiction at which the checked tier stopped.
     latch: H::Latch,
 }
+
+/// No word of any storage, nor is one of those that follow.
+const NOWHERE: usize = usize::MAX >> 1;
 
 impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> HugePages<'m, W, H> {
     /// Counts the words of storage that the pages need; `usize::MAX` if they
@@ -97,13 +101,50 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> HugePages<'m, W, H> {
         !H::CHECKED || (self.storage[word] & mask == 0) == is_free
     }
 
+    /// Returns the reason why a request was not met.
+    #[cold]
+    #[inline(never)]
+    fn not_found(&mut self, error: SegmentError) -> SegmentError {
+        if let Some(fault) = self.latch.fault() {
+            return SegmentError::Corrupt(fault);
+        }
+        // Free pages that no word leads to are lost, unless the request passes them by.
+        let is_lost = H::CHECKED && matches!(error, SegmentError::NoSegment { .. });
+        if is_lost && self.compare().is_err() {
+            return SegmentError::Corrupt(self.stop(0));
+        }
+        error
+    }
+
+    /// Returns the reason why pages, not one in use, are not freed.
+    #[cold]
+    #[inline(never)]
+    fn refused(&mut self, segment: Segment, page: u64, past: u64) -> SegmentFreeError {
+        if let Some(fault) = self.latch.fault() {
+            return SegmentFreeError::Corrupt(fault);
+        }
+        let is_free = |&page: &u64| self.pages.contains(&self.storage, page as usize);
+        if let Some(page) = (page..past).find(|page| !self.agrees(*page, is_free(page))) {
+            return SegmentFreeError::Corrupt(self.stop(page));
+        }
+        match (page..past).find(is_free) {
+            Some(page) => SegmentFreeError::NotAllocated { frame: page << self.space.unit().k() },
+            None => SegmentFreeError::NotSegment { segment },
+        }
+    }
+
     /// Stops the allocator at a contradiction that shows at a page, or in no word, and looks for the
     /// word that is at fault. Nothing is handed out or taken back from here on.
     #[cold]
     #[inline(never)]
     fn stop(&mut self, page: u64) -> WordFault {
+        if let Some(fault) = self.latch.fault() {
+            return fault;
+        }
         let seen = self.fault_at(Table::Pages, self.used(page.min(self.space.units() - 1)).0);
-        self.latch.close(self.compare().err().unwrap_or(seen))
+        let fault = self.latch.close(self.compare().err().unwrap_or(seen));
+        self.used_at = NOWHERE;
+        fault
     }
 
     fn fault_at(&self, table: Table, word: usize) -> WordFault {
@@ -112,6 +153,9 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> HugePages<'m, W, H> {
 
     /// Compares all words with each other and with the count: the word at fault, if one is. O(words).
     fn compare(&self) -> Result<(), WordFault> {
+        if let Some(fault) = self.latch.fault() {
+            return Err(fault);
+        }
         let order = self.space.unit().k();
         let words = self.space.units().div_ceil(64) as usize;
         let (free, used) = (&self.storage[..words], &self.storage[self.used_at..][..words]);
@@ -131,13 +175,10 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> HugePages<'m, W, H> {
 
     fn find_page(&self, request: &SegmentRequest) -> Result<u64, SegmentError> {
         let place = Place::new(&self.space, request, false, self.free_frames())?;
-        // So that the search comes to an end, whatever summaries say.
-        let is_sound =
-            |&page: &u64, from: u64| !H::CHECKED || page >= from && page < self.space.units();
-        let next = |_, from: u64| {
-            let page = self.pages.next(&self.storage, from as usize).map(|page| page as u64);
-            page.filter(|page| is_sound(page, from))
-        };
+        // Whatever words say, none that is found lies below where its search began, so that the search
+        // comes to an end; and the place admits none beyond the last.
+        let next =
+            |_, from: u64| self.pages.next(&self.storage, from as usize).map(|page| page as u64);
         let page = if place.count == 1 { place.search(next, || None) } else { None };
         page.ok_or(SegmentError::NoSegment { wanted: request.count })
     }
@@ -170,55 +211,43 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for HugePages<'
     }
 
     fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
-        if let Some(fault) = self.latch.fault() {
-            return Err(SegmentError::Corrupt(fault));
-        }
         let page = match self.find_page(request) {
-            // Free pages that no word leads to are lost, unless the request passes them by.
-            Err(SegmentError::NoSegment { .. }) if H::CHECKED && self.compare().is_err() => {
-                return Err(SegmentError::Corrupt(self.stop(0)));
-            }
-            found => found?,
+            Ok(page) => page,
+            Err(error) => return Err(self.not_found(error)),
         };
+        let (index, bit) = ((page / 64) as usize, page % 64);
+        let storage = &mut *self.storage;
         if H::CHECKED {
-            let (word, mask) = self.used(page);
-            match self.storage.get_mut(word) {
-                Some(used) if *used & mask == 0 => *used |= mask,
+            match storage.get_mut(self.used_at + index) {
+                Some(used) if *used >> bit & 1 == 0 => *used |= 1 << bit,
                 _ => return Err(SegmentError::Corrupt(self.stop(page))),
             }
         }
-        self.pages.remove(&mut self.storage, page as usize, 1);
+        let was = self.pages.word(storage, index);
+        self.pages.lower(storage, index, was & !(1 << bit));
         // Words that more than one flipped bit made may say that there are more.
         self.free = self.free.wrapping_sub(1);
         Ok(of_units(&self.space, page, page + 1))
     }
 
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError> {
-        if let Some(fault) = self.latch.fault() {
-            return Err(SegmentFreeError::Corrupt(fault));
-        }
-        let (page, past) = segment.units(&self.space)?;
-        let is_free = |&page: &u64| self.pages.contains(&self.storage, page as usize);
-        if past - page > 1 || is_free(&page) {
-            let contradicts = |page: &u64| !self.agrees(*page, is_free(page));
-            if let Some(page) = (page..past).find(contradicts) {
-                return Err(SegmentFreeError::Corrupt(self.stop(page)));
-            }
-            return Err(match (page..past).find(is_free) {
-                Some(page) => {
-                    SegmentFreeError::NotAllocated { frame: page << self.space.unit().k() }
-                }
-                None => SegmentFreeError::NotSegment { segment },
-            });
+        let (page, past) = match segment.units(&self.space) {
+            Ok(pages) => pages,
+            Err(error) => return Err(self.latch.fault().map_or(error, SegmentFreeError::Corrupt)),
+        };
+        let (index, bit) = ((page / 64) as usize, page % 64);
+        let storage = &mut *self.storage;
+        let was = self.pages.word(storage, index);
+        if past - page > 1 || was >> bit & 1 == 1 {
+            return Err(self.refused(segment, page, past));
         }
         if H::CHECKED {
-            let (word, mask) = self.used(page);
-            match self.storage.get_mut(word) {
-                Some(used) if *used & mask != 0 => *used &= !mask,
+            match storage.get_mut(self.used_at + index) {
+                Some(used) if *used >> bit & 1 == 1 => *used &= !(1 << bit),
                 _ => return Err(SegmentFreeError::Corrupt(self.stop(page))),
             }
         }
-        self.pages.insert(&mut self.storage, page as usize, 1);
+        self.pages.raise(storage, index, was, was | 1 << bit);
         self.free += 1;
         Ok(())
     }

@@ -207,11 +207,13 @@ impl<'m> AreaSpace<'m> {
 
     /// The physical extents behind `segment`, one for each area, even where areas touch. Costs as
     /// [`extents`](Self::extents).
+    #[inline]
     pub fn pieces(&self, segment: Segment) -> impl Iterator<Item = Extent> + use<'m> {
         let mut extents = self.behind(segment);
         core::iter::from_fn(move || extents.piece())
     }
 
+    #[inline]
     fn behind(&self, segment: Segment) -> SegmentExtents<'m> {
         let end = segment.start.saturating_add(segment.count).min(self.total);
         let first = self.areas.partition_point(|area| area.end() <= segment.start);
@@ -228,6 +230,7 @@ pub struct SegmentExtents<'m> {
 }
 
 impl SegmentExtents<'_> {
+    #[inline]
     fn piece(&mut self) -> Option<Extent> {
         let (area, rest) = self.areas.split_first()?;
         if self.at >= self.end {

@@ -32,7 +32,7 @@ use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
 ///
 /// Invariants, walked by [`check`](ZoneAllocator::check): those of the page buddy; a frame that is
 /// aside lies in an isolated unit, and to the page buddy it is allocated; no free frame lies in an
-/// isolated unit.
+/// isolated unit; `isolated` units are.
 #[derive(Clone, Debug)]
 pub struct PageZone<W, R = HeadOfList, H: Hardening = Trusting> {
     storage: W,
@@ -44,6 +44,8 @@ pub struct PageZone<W, R = HeadOfList, H: Hardening = Trusting> {
     /// Words from a copy of both to the next.
     copy_words: usize,
     unit: Order,
+    /// Number of isolated units: without one, no word needs to be asked whether a unit is.
+    isolated: u64,
 }
 
 /// Copies of the bits of the checked tier: two would not say which of them is wrong.
@@ -107,7 +109,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
         let isolated_at = aside_at + state.allocated_words;
         let copy_words = (needed_words - aside_at) / Self::copies();
         storage[aside_at..needed_words].fill(0);
-        Ok(Self { storage, state, aside_at, isolated_at, copy_words, unit })
+        Ok(Self { storage, state, aside_at, isolated_at, copy_words, unit, isolated: 0 })
     }
 
     /// The orders that have a list.
@@ -128,12 +130,31 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
         self.state.allocate(&mut self.storage, count_frames, sink)
     }
 
+    /// Allocates an aligned block of an order that has a list.
+    #[inline(never)]
+    fn allocate_aligned(&mut self, order: Order) -> Option<Pfn> {
+        if order > self.config().top() {
+            return None;
+        }
+        self.state.allocate_aligned(&mut self.storage, order).ok().map(|block| block.start)
+    }
+
     /// Frees frames, which may be any part of what was allocated. O(n) for n frames,
     /// and what the page buddy takes.
     ///
     /// # Errors
     /// A [`FrameFreeError`] if any frame of `extent` is not allocated; nothing changes.
+    #[inline]
     pub fn free_range(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        if self.isolated == 0 {
+            return self.state.free(&mut self.storage, extent);
+        }
+        self.free_by_units(extent)
+    }
+
+    /// Frees frames where a unit is isolated.
+    #[inline(never)]
+    fn free_by_units(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         let last = extent.start.raw().wrapping_add(extent.count.wrapping_sub(1));
         let in_unit = (extent.start.raw() ^ last) >> self.unit.k() == 0;
         if in_unit && self.state.span.contains(extent.start) && self.is_unisolated(extent.start) {
@@ -346,6 +367,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageZone<W, R, H> {
         while start < extent.end() {
             let unit = self.unit_of(start);
             self.change(self.isolated_at + unit / 64, |word| word ^ 1 << (unit % 64));
+            self.isolated = self.isolated.saturating_add_signed(if isolate { 1 } else { -1 });
             start += order.frames();
         }
         let is_free = |zone: &Self, frame: Pfn| match isolate {
@@ -418,10 +440,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> ZoneAllocator for PageZ
         if order == Order::BASE && !R::INDEXED {
             return self.state.allocate_frame(&mut self.storage);
         }
-        if order > self.config().top() {
-            return None;
-        }
-        self.state.allocate_aligned(&mut self.storage, order).ok().map(|block| block.start)
+        self.allocate_aligned(order)
     }
 
     fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
@@ -485,6 +504,10 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> ZoneAllocator for PageZ
             if self.is_aside(frame) && !self.state.is_allocated(&self.storage, frame) {
                 return Err("a frame that is aside is none that the buddy has out");
             }
+        }
+        let bits = &self.storage[self.isolated_at..self.aside_at + self.copy_words];
+        if bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() != self.isolated {
+            return Err("the number of isolated units is wrong");
         }
         Ok(())
     }

@@ -265,12 +265,14 @@ impl Caches {
     }
 
     /// Sets entries of an empty cache from below `index` down, which has them once it is
-    /// [settled](Self::settle); there is room for as many. Returns the index of the last one.
+    /// [settled](Self::settle). There is room for as many, or else, if they are `bounded`, for one at least, and
+    /// no more are taken. Returns the index of the last one.
     #[inline(always)]
     pub(crate) fn set_below(
         &self,
         class: usize,
         mut index: usize,
+        bounded: bool,
         entries: impl Iterator<Item = CachedSlot>,
     ) -> usize {
         let mut at = usize::from(place(class, index));
@@ -279,6 +281,10 @@ impl Caches {
             index -= 1;
             // SAFETY: as the caller says, a place of the table.
             unsafe { self.write(at, entry) };
+            // Asked before the next is taken, which would have no room.
+            if bounded && index == 0 {
+                break;
+            }
         }
         index
     }

@@ -236,7 +236,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                     granule += granules;
                     (slot.granule < end).then_some(slot)
                 });
-                lowest = set_free_below(caches, class, lowest, slots, live);
+                lowest = set_free_below(caches, class, lowest, false, slots, live);
                 free = 0;
             } else {
                 let slots = core::iter::from_fn(|| {
@@ -245,7 +245,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                     free &= free.wrapping_sub(1);
                     any.then_some(slot)
                 });
-                lowest = set_free_below(caches, class, lowest, slots.take(lowest), live);
+                lowest = set_free_below(caches, class, lowest, true, slots, live);
             }
             superblock.free[word].store(free, Relaxed);
             if free == 0 {
@@ -546,18 +546,19 @@ fn set_free_below(
     caches: &Caches,
     class: usize,
     index: usize,
+    bounded: bool,
     slots: impl Iterator<Item = CachedSlot>,
     live: LiveBits<'_>,
 ) -> usize {
     if LAYOUTS[class].shift == 0 {
-        return caches.set_below(class, index, slots);
+        return caches.set_below(class, index, bounded, slots);
     }
     let is_free = |slot: &CachedSlot| {
         // SAFETY: the slots are those of a superblock of the class: they lie in the arena.
         let word = unsafe { live.word_unchecked(slot.granule) }.load(Relaxed);
         word >> (slot.granule % 64) & 1 == 0
     };
-    caches.set_below(class, index, slots.filter(is_free))
+    caches.set_below(class, index, bounded, slots.filter(is_free))
 }
 
 impl<L: RawMutex, S: SegmentSource> Drop for LocalHeap<'_, '_, L, S> {
