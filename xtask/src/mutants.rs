@@ -94,11 +94,13 @@ pub(crate) fn mutants(shell: &Shell, metadata: &Metadata, choice: &Choice) -> Re
         // As it is now: the changes are tried on a copy.
         let code = fs::read_to_string(root.join(file)).with_context(|| file.clone())?;
         let list = cmd!(shell, "cargo mutants --list --package {package} --file {file}");
-        let all = list.quiet().read()?.lines().count();
-        let sample = Sample::of(all, choice.sample, choice.seed);
+        let list = list.quiet().read()?;
+        let all =
+            list.lines().map(|line| Change::parse(line, &code)).collect::<Result<Vec<_>>>()?;
+        let sample = Sample::of(all.len(), choice.sample, choice.seed);
         println!("{file}: {sample}");
 
-        let tried = tried(shell, metadata, file, &code, sample, &equivalents)?;
+        let tried = tried(shell, metadata, (file, &code), &all, sample, &equivalents)?;
         let outcome = tried.outcome(&equivalents)?;
         println!("{file}: {}", outcome.summary(sample));
         for Change { place, name, at } in &outcome.missed {
@@ -116,8 +118,8 @@ pub(crate) fn mutants(shell: &Shell, metadata: &Metadata, choice: &Choice) -> Re
 fn tried(
     shell: &Shell,
     metadata: &Metadata,
-    file: &str,
-    code: &str,
+    (file, code): (&str, &str),
+    changes: &[Change],
     sample: Sample,
     equivalents: &Equivalents,
 ) -> Result<Tried> {
@@ -158,15 +160,22 @@ fn tried(
             break;
         }
         wanted = all.missed.len();
-        let names = all.missed.iter().map(|change| change.regex(file));
-        which = names.flat_map(|name| ["--re".to_owned(), name]).collect();
-        // Changes of this kind come whatever the names are.
-        if !all.missed.iter().any(|change| change.name.contains(DELETED_FIELD)) {
-            which.extend(["--exclude-re", DELETED_FIELD].map(str::to_owned));
-        }
+        which = selection(file, &all.missed, changes);
     }
     all.missed.extend(known);
     Ok(all)
+}
+
+/// Returns the arguments that select these of all changes of a file.
+fn selection(file: &str, wanted: &[Change], all: &[Change]) -> Vec<String> {
+    let names = wanted.iter().map(|change| ("--re", change));
+    // Changes of this kind come whatever the names are.
+    let besides = all.iter().filter(|change| change.name.contains(DELETED_FIELD));
+    let besides = besides.filter(|change| !wanted.contains(change));
+    names
+        .chain(besides.map(|change| ("--exclude-re", change)))
+        .flat_map(|(option, change)| [option.to_owned(), change.regex(file)])
+        .collect()
 }
 
 /// Returns the tests that the changes of a file meet.
@@ -426,6 +435,33 @@ mod unit {
         assert!(equivalents.has(&moved.unwrap()));
         assert!(tried(&changes(&lines), &[]).is_err());
         assert_eq!(outcome.missed[0].regex("a/b.rs"), r"^a/b\.rs:2:15: replace < with <= in f$");
+    }
+
+    #[test]
+    fn fields_that_were_not_missed_are_not_tried_again() {
+        let all = changes(&[
+            "a/b.rs:2:5: delete field x from struct S expression in f",
+            "a/b.rs:2:7: replace < with <= in f",
+            "a/b.rs:2:15: delete field y from struct S expression in f",
+            "a/b.rs:3:7: replace + with - in f",
+        ]);
+        let options = |wanted: &[Change]| {
+            let mut options = selection("a/b.rs", wanted, &all).into_iter();
+            let mut pairs = Vec::new();
+            while let (Some(option), Some(name)) = (options.next(), options.next()) {
+                pairs.push((option, all.iter().position(|change| change.regex("a/b.rs") == name)));
+            }
+            pairs
+        };
+        let [re, exclude] = ["--re", "--exclude-re"].map(str::to_owned);
+        assert_eq!(
+            options(&all[1..3]),
+            [(re.clone(), Some(1)), (re.clone(), Some(2)), (exclude.clone(), Some(0))]
+        );
+        assert_eq!(
+            options(&all[3..]),
+            [(re, Some(3)), (exclude.clone(), Some(0)), (exclude, Some(2))]
+        );
     }
 
     #[test]

@@ -446,3 +446,15 @@ fn impossible_forms_and_fills_are_refused() {
     assert_eq!(tlb.lookup(Vpn::new(last)).unwrap().frame, Pfn::new(last));
     assert_eq!(tlb.lookup(Vpn::new(u64::MAX)), None);
 }
+
+/// The values that the paper's shift register gives from 1, and from the number that the paper begins with.
+#[test]
+fn the_register_is_that_of_the_paper() {
+    let mut register = 1;
+    for value in [270_369, 67_634_689, 2_647_435_461, 307_599_695] {
+        register = step(register);
+        assert_eq!(register, value);
+    }
+    assert_eq!(step(2_463_534_242), 723_471_715);
+    assert_eq!(step(0), 0);
+}
