@@ -40,8 +40,13 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-hw/src/tlb/array.rs", &[(UNIT, &["tlb::"]), (SUITE, &["tlb", "mmu::"])]),
     ("crates/swath-hw/src/tlb/split.rs", &[(UNIT, &["tlb::"]), (SUITE, &["mmu::", "processor"])]),
     ("crates/swath-hw/src/translate/walker.rs", &[(UNIT, &["translate::"]), WALKS]),
+    ("crates/swath-pool/src/heap/cache.rs", &[(UNIT, &["heap::cache"]), POOLS]),
+    ("crates/swath-pool/src/heap/local.rs", &[POOLS]),
+    ("crates/swath-pool/src/pool/exchange.rs", &[POOLS]),
     ("crates/swath-pool/src/superblock/class.rs", &[(UNIT, &["superblock::class"]), POOLS]),
+    ("crates/swath-pool/src/superblock/live.rs", &[(UNIT, &["superblock::live"]), POOLS]),
     ("crates/swath-pool/src/superblock/record.rs", &[(UNIT, &["superblock::record"]), POOLS]),
+    ("crates/swath-pool/src/superblock/returned.rs", &[(UNIT, &["superblock::returned"]), POOLS]),
     ("crates/swath-region/src/tree/dense.rs", &[(UNIT, &["tree::"]), (SUITE, &["space"])]),
     ("crates/swath-region/src/tree/layered.rs", &[(UNIT, &["tree::"]), (SUITE, &["space"])]),
     ("crates/swath-region/src/tree/sparse.rs", &[(UNIT, &["tree::"]), (SUITE, &["sparse"])]),
@@ -63,9 +68,6 @@ const HEAPS: Stage = (SUITE, &["conformance", "model", "named", "sizing"]);
 const MACHINE: Stage = (SUITE, &["whole_machine"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
 const POOLS: Stage = (SUITE, &["errors", "model", "safe_calls", "threads"]);
-
-/// A part of the names of changes that leave out a field of a struct.
-const DELETED_FIELD: &str = "delete field";
 
 /// Which files are changed, and how much of them.
 #[derive(clap::Args)]
@@ -94,13 +96,11 @@ pub(crate) fn mutants(shell: &Shell, metadata: &Metadata, choice: &Choice) -> Re
         // As it is now: the changes are tried on a copy.
         let code = fs::read_to_string(root.join(file)).with_context(|| file.clone())?;
         let list = cmd!(shell, "cargo mutants --list --package {package} --file {file}");
-        let list = list.quiet().read()?;
-        let all =
-            list.lines().map(|line| Change::parse(line, &code)).collect::<Result<Vec<_>>>()?;
-        let sample = Sample::of(all.len(), choice.sample, choice.seed);
+        let all = list.quiet().read()?.lines().count();
+        let sample = Sample::of(all, choice.sample, choice.seed);
         println!("{file}: {sample}");
 
-        let tried = tried(shell, metadata, (file, &code), &all, sample, &equivalents)?;
+        let tried = tried(shell, metadata, file, &code, sample, &equivalents)?;
         let outcome = tried.outcome(&equivalents)?;
         println!("{file}: {}", outcome.summary(sample));
         for Change { place, name, at } in &outcome.missed {
@@ -118,8 +118,8 @@ pub(crate) fn mutants(shell: &Shell, metadata: &Metadata, choice: &Choice) -> Re
 fn tried(
     shell: &Shell,
     metadata: &Metadata,
-    (file, code): (&str, &str),
-    changes: &[Change],
+    file: &str,
+    code: &str,
     sample: Sample,
     equivalents: &Equivalents,
 ) -> Result<Tried> {
@@ -146,11 +146,14 @@ fn tried(
             matches!(status.code(), Some(0 | 2 | 3)),
             "{file}: no changes were tried, cargo mutants ended with {status}"
         );
-        let stage = Tried::read(out.join("mutants.out").as_std_path(), code)?;
-        let tried = stage.found.len() + stage.missed.len() + stage.refused;
+        let mut stage = Tried::read(out.join("mutants.out").as_std_path(), code)?;
+        if !all.is_empty() {
+            stage.keep(&all.missed);
+        }
+        let tried = stage.len();
         ensure!(tried == wanted, "{file}: {tried} changes were tried, not {wanted}");
         all.found.extend(stage.found);
-        all.refused += stage.refused;
+        all.refused.extend(stage.refused);
         // What was reviewed is not tried again, nor is what was found.
         let (reviewed, missed): (Vec<_>, Vec<_>) =
             stage.missed.into_iter().partition(|change| equivalents.has(change));
@@ -160,22 +163,11 @@ fn tried(
             break;
         }
         wanted = all.missed.len();
-        which = selection(file, &all.missed, changes);
+        let names = all.missed.iter().map(|change| change.regex(file));
+        which = names.flat_map(|name| ["--re".to_owned(), name]).collect();
     }
     all.missed.extend(known);
     Ok(all)
-}
-
-/// Returns the arguments that select these of all changes of a file.
-fn selection(file: &str, wanted: &[Change], all: &[Change]) -> Vec<String> {
-    let names = wanted.iter().map(|change| ("--re", change));
-    // Changes of this kind come whatever the names are.
-    let besides = all.iter().filter(|change| change.name.contains(DELETED_FIELD));
-    let besides = besides.filter(|change| !wanted.contains(change));
-    names
-        .chain(besides.map(|change| ("--exclude-re", change)))
-        .flat_map(|(option, change)| [option.to_owned(), change.regex(file)])
-        .collect()
 }
 
 /// Returns the tests that the changes of a file meet.
@@ -317,10 +309,26 @@ struct Tried {
     found: Vec<Change>,
     missed: Vec<Change>,
     /// Changes that the compiler refused.
-    refused: usize,
+    refused: Vec<Change>,
 }
 
 impl Tried {
+    fn len(&self) -> usize {
+        self.found.len() + self.missed.len() + self.refused.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Leaves out what was not wanted: cargo-mutants tries each change that leaves a field out, whatever
+    /// names it is told.
+    fn keep(&mut self, wanted: &[Change]) {
+        for changes in [&mut self.found, &mut self.missed, &mut self.refused] {
+            changes.retain(|change| wanted.contains(change));
+        }
+    }
+
     /// Reads what cargo-mutants left in its folder.
     fn read(folder: &Path, code: &str) -> Result<Self> {
         let changes = |name: &str| -> Result<Vec<Change>> {
@@ -330,8 +338,7 @@ impl Tried {
         };
         // A change that makes the tests run for ever is found, too.
         let found = [changes("caught.txt")?, changes("timeout.txt")?].concat();
-        let refused = changes("unviable.txt")?.len();
-        Ok(Self { found, missed: changes("missed.txt")?, refused })
+        Ok(Self { found, missed: changes("missed.txt")?, refused: changes("unviable.txt")? })
     }
 
     fn outcome(self, equivalents: &Equivalents) -> Result<Outcome> {
@@ -343,7 +350,8 @@ impl Tried {
         }
         let (equivalent, missed): (Vec<_>, Vec<_>) =
             missed.into_iter().partition(|change| equivalents.has(change));
-        Ok(Outcome { found: found.len(), equivalent: equivalent.len(), missed, refused })
+        let (found, equivalent) = (found.len(), equivalent.len());
+        Ok(Outcome { found, equivalent, missed, refused: refused.len() })
     }
 }
 
@@ -420,9 +428,10 @@ mod unit {
             "a/b.rs:2:11: replace | with ^ in f",
         ];
         let found = vec![changes(&["a/b.rs:3:7: replace + with - in f"])[0].clone(); 19];
+        let refused = vec![found[0].clone(); 4];
         let tried = |found: &[Change], missed: &[&str]| {
             let (found, missed) = (found.to_vec(), changes(missed));
-            Tried { found, missed, refused: 4 }.outcome(&equivalents)
+            Tried { found, missed, refused: refused.clone() }.outcome(&equivalents)
         };
         let outcome = tried(&found, &lines).unwrap();
         assert_eq!(outcome.missed, changes(&lines[1..2]));
@@ -438,29 +447,20 @@ mod unit {
     }
 
     #[test]
-    fn fields_that_were_not_missed_are_not_tried_again() {
+    fn what_was_not_missed_does_not_count_in_the_next_stage() {
         let all = changes(&[
             "a/b.rs:2:5: delete field x from struct S expression in f",
             "a/b.rs:2:7: replace < with <= in f",
             "a/b.rs:2:15: delete field y from struct S expression in f",
             "a/b.rs:3:7: replace + with - in f",
         ]);
-        let options = |wanted: &[Change]| {
-            let mut options = selection("a/b.rs", wanted, &all).into_iter();
-            let mut pairs = Vec::new();
-            while let (Some(option), Some(name)) = (options.next(), options.next()) {
-                pairs.push((option, all.iter().position(|change| change.regex("a/b.rs") == name)));
-            }
-            pairs
-        };
-        let [re, exclude] = ["--re", "--exclude-re"].map(str::to_owned);
+        let pick = |which: &[usize]| which.iter().map(|&at| all[at].clone()).collect::<Vec<_>>();
+        let mut stage = Tried { found: pick(&[0, 1]), missed: pick(&[3]), refused: pick(&[2]) };
+        assert_eq!(stage.len(), 4);
+        stage.keep(&pick(&[1, 2, 3]));
         assert_eq!(
-            options(&all[1..3]),
-            [(re.clone(), Some(1)), (re.clone(), Some(2)), (exclude.clone(), Some(0))]
-        );
-        assert_eq!(
-            options(&all[3..]),
-            [(re, Some(3)), (exclude.clone(), Some(0)), (exclude, Some(2))]
+            (stage.found, stage.missed, stage.refused),
+            (pick(&[1]), pick(&[3]), pick(&[2]))
         );
     }
 
@@ -471,7 +471,14 @@ mod unit {
         let entry = "a.rs: replace f with ()\n  at g();\n  the same\n";
         assert!(Equivalents::parse(&format!("{entry}\n{entry}")).is_err());
         let none = Equivalents::parse("").unwrap();
-        assert!(Tried { refused: 3, ..Tried::default() }.outcome(&none).is_err());
+        assert!(
+            Tried {
+                refused: changes(&["a/b.rs:3:7: replace + with - in f"; 3]),
+                ..Tried::default()
+            }
+            .outcome(&none)
+            .is_err()
+        );
         assert!(Change::parse("a/b.rs:9:1: replace f with ()", CODE).is_err());
         assert!(Change::parse("a/b.rs: replace f with ()", CODE).is_err());
     }

@@ -78,7 +78,7 @@ pub(crate) fn set_clear<W: Word>(words: &mut [W], first: usize, count: usize) ->
 /// neither masks nor ends.
 #[inline(never)]
 fn set_clear_words<W: Word>(words: &mut [W], first: usize, count: usize) -> bool {
-    if (first | count) % 64 != 0 {
+    if !(first | count).is_multiple_of(64) {
         return set_clear_ends(words, first, count);
     }
     let words = words.get_mut(first / 64..).and_then(|words| words.get_mut(..count / 64));
