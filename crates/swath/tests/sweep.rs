@@ -327,10 +327,6 @@ fn a_sweep_is_little_more_than_its_points() {
     );
     let room = room(&text);
     let room = room.path();
-    let longer = fs::read_to_string(room.join("plan.toml")).unwrap();
-    let longer = longer.replace("quick = 2", "quick = 4");
-    fs::write(room.join("plan.toml"), longer).unwrap();
-
     let args = ["sweep", "sweep.toml", "--jobs", "2", "--out", "swept"];
     let begin = Instant::now();
     let swept_work = processor_seconds(command(room, &args));
