@@ -268,6 +268,7 @@ fn what_cannot_be_composed_is_refused_with_key_and_line() {
         (with("anchor_log2 = 17"), "designs.0.anchor_log2", "17 is not between 1 and 16"),
         (with("anchor_log2 = -1"), "designs.0.anchor_log2", "-1 is not between 1 and 16"),
         (with("colour = 1"), "designs.0.colour", "unknown field"),
+        (with("\"col.our\" = 1"), "designs.0.\"col.our\"", "unknown field"),
         (
             designs(&format!("{pcad}walk_order = \"anchor-first\"")),
             "designs.0.walk_order",

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use toml::Value;
 
-use crate::study::place::{key_at, line_of};
+use crate::study::place::{inside, key_at, line_of};
 use crate::study::results::is_study_name;
 
 /// Reasons why a plan cannot be run.
@@ -170,10 +170,7 @@ pub fn read<P: Plan>(name: &str, text: &str) -> Result<P, PlanError> {
 /// Refuses a list of which not all values are in the plan as it was read: of a pair TOML's reader
 /// takes two values, and passes over more.
 fn all_was_read(given: &Value, read: &Json, key: &str) -> Result<(), Refused> {
-    let inside = |part: &str| match key {
-        "" => part.to_owned(),
-        _ => format!("{key}.{part}"),
-    };
+    let inside = |part: &str| inside(key, part);
     match (given, read) {
         (Value::Array(given), Json::Array(read)) => {
             let (count, wanted) = (given.len(), read.len());
