@@ -29,6 +29,9 @@ const CACHE_BYTES: usize =
     if cfg!(loom) { CLASSES * (ENTRIES_MAX + 1) } else { (1 << u16::BITS) / ENTRY_BYTES + 3 }
         * ENTRY_BYTES;
 
+// From any top on: its own two words, and the three of the next entry.
+const _: () = assert!(cfg!(loom) || CACHE_BYTES >= (1 << u16::BITS) - 1 + 2 * ENTRY_BYTES);
+
 /// Bins, of which only the first ones have a class: any byte is the number of one.
 const BINS: usize = 1 << u8::BITS;
 
@@ -359,6 +362,72 @@ mod tests {
     fn top(caches: &Caches, class: usize) -> Option<CachedSlot> {
         let read = caches.read(caches.top(class as u8));
         (read == slot(read.granule)).then_some(read)
+    }
+
+    #[test]
+    fn requests_have_the_class_of_their_granules() {
+        for size in 0..=SLOT_BYTES_MAX {
+            let class = class_of(size.next_multiple_of(SLOT_BYTES_MIN)) as u8;
+            assert_eq!(short_class(size), Some(class), "{size} bytes");
+            assert!(LAYOUTS[usize::from(class)].size as usize >= size, "{size} bytes");
+        }
+        assert_eq!(short_class(SLOT_BYTES_MAX + 1), None);
+        assert_eq!(short_class(usize::MAX), None);
+    }
+
+    #[test]
+    fn only_classes_have_an_owner_and_a_place() {
+        let caches = begun();
+        for class in 0..BINS {
+            let owner = if class < CLASSES { OWNER.0.into() } else { u64::MAX };
+            assert_eq!(caches.owner(class as u8), owner, "class {class}");
+        }
+        let entries = |size: usize| PLACES[class_of(size)].entries;
+        let sizes = [16, 128, 144, 512, 576, 2048, 2304, 8192, 9216, SLOT_BYTES_MAX];
+        assert_eq!(sizes.map(entries), [128, 128, 40, 40, 16, 16, 24, 24, 18, 18]);
+        assert!((0..CLASSES).all(|class| 2 * Caches::half(class) == PLACES[class].entries.into()));
+    }
+
+    /// Of as many slots as half a cache has room for, more or fewer: what is taken comes out first
+    /// to last, and nothing else is taken.
+    #[test]
+    fn entries_are_set_downwards_as_far_as_there_is_room() {
+        for class in [0, 9, 30, CLASSES - 1] {
+            let half = Caches::half(class);
+            for (given, bounded) in [(half, false), (half, true), (half + 3, true), (2, true)] {
+                let caches = begun();
+                let mut slots = (1..=given).map(slot);
+                let first = caches.set_below(class, half, bounded, &mut slots);
+                let taken = given.min(half);
+                assert_eq!((first, slots.len()), (half - taken, given - taken), "class {class}");
+                caches.settle(class, first, half);
+                assert_eq!(caches.len(class), Some(taken));
+                assert!(caches.is_marked(class));
+                for granule in 1..=taken {
+                    assert_eq!(top(&caches, class), Some(slot(granule)), "class {class}");
+                    caches.pop(class as u8);
+                }
+                assert_eq!(top(&caches, class), None);
+            }
+        }
+    }
+
+    /// A mark in any other place shows, and so does one of the two without the other.
+    #[test]
+    fn marks_stand_in_the_two_highest_places() {
+        for class in [0, 9, CLASSES - 1] {
+            let caches = begun();
+            assert!(caches.is_marked(class));
+            caches.settle(class, 0, 0);
+            let entries = usize::from(PLACES[class].entries);
+            for index in 0..entries {
+                let high = index >= entries - 2;
+                caches.mark(class, index, if high { 0 } else { FULL });
+                assert!(!caches.is_marked(class), "class {class}, place {index}");
+                caches.mark(class, index, if high { FULL } else { 0 });
+            }
+            assert!(caches.is_marked(class));
+        }
     }
 
     #[test]
