@@ -399,7 +399,7 @@ mod tests {
                 let mut slots = (1..=given).map(slot);
                 let first = caches.set_below(class, half, bounded, &mut slots);
                 let taken = given.min(half);
-                assert_eq!((first, slots.len()), (half - taken, given - taken), "class {class}");
+                assert_eq!((first, slots.count()), (half - taken, given - taken), "class {class}");
                 caches.settle(class, first, half);
                 assert_eq!(caches.len(class), Some(taken));
                 assert!(caches.is_marked(class));
