@@ -386,6 +386,13 @@ mod tests {
         let sizes = [16, 128, 144, 512, 576, 2048, 2304, 8192, 9216, SLOT_BYTES_MAX];
         assert_eq!(sizes.map(entries), [128, 128, 40, 40, 16, 16, 24, 24, 18, 18]);
         assert!((0..CLASSES).all(|class| 2 * Caches::half(class) == PLACES[class].entries.into()));
+        // Below a class's lowest entry is a place that is no other's.
+        for (class, next) in
+            PLACES.iter().enumerate().skip(1).map(|(class, next)| (class - 1, next))
+        {
+            let highest = place(class, usize::from(PLACES[class].entries) - 1);
+            assert_eq!(next.below, highest + ENTRY_BYTES as u16, "class {class}");
+        }
     }
 
     /// Of as many slots as half a cache has room for, more or fewer: what is taken comes out first
