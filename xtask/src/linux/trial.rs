@@ -164,11 +164,7 @@ impl Workshop<'_> {
             _ => (1536, self.trial.steps),
         };
         // What follows a kernel's fault tells nothing more, and may never end.
-        let stops = if part == "planted" {
-            " loglevel=5 oops=panic kasan.fault=panic"
-        } else {
-            ""
-        };
+        let stops = if part == "planted" { " loglevel=5 oops=panic kasan.fault=panic" } else { "" };
         Guest { kernel, initramfs: &initramfs, memory_mib }.run(
             &files,
             &format!(

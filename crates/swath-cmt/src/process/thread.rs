@@ -19,8 +19,9 @@ pub(crate) type Pool = BufferPool<'static, Futex, Backing>;
 /// A thread's heap of it.
 pub(crate) type Local = LocalHeap<'static, 'static, Futex, Backing>;
 
-/// Number of slow calls of a thread between two looks at the clock.
+/// Number of slow calls of a thread between two looks at the clock; of a hardened one all are.
 const CALLS_PER_CLOCK: u32 = 16;
+const HARDENED_CALLS_PER_CLOCK: u32 = 512;
 
 /// The most bytes that wait in a thread's quarantine. A longer block does not wait.
 const WAITING_BYTES_MAX: usize = 32 << 20;
@@ -67,8 +68,14 @@ struct Look {
 }
 
 impl Waiting {
+    /// The place so many after the oldest one's, of those in the ring.
+    fn place(&self, index: usize) -> usize {
+        let place = self.oldest + index;
+        place.checked_sub(self.ring.len()).unwrap_or(place)
+    }
+
     fn iter(&self) -> impl Iterator<Item = Freed> {
-        let place = |index| &self.ring[(self.oldest + index) % self.ring.len()];
+        let place = |index| &self.ring[self.place(index)];
         // SAFETY: written, as the invariant says.
         (0..self.held).map(move |index| unsafe { place(index).assume_init() })
     }
@@ -79,7 +86,7 @@ impl Waiting {
 
     /// Adds a block; there is room.
     fn push(&mut self, freed: Freed) {
-        let place = (self.oldest + self.held) % self.ring.len();
+        let place = self.place(self.held);
         self.ring[place].write(freed);
         self.held += 1;
         self.bytes += freed.len_bytes;
@@ -87,7 +94,7 @@ impl Waiting {
 
     fn pop(&mut self) -> Option<Freed> {
         let oldest = self.iter().next()?;
-        self.oldest = (self.oldest + 1) % self.ring.len();
+        self.oldest = self.place(1);
         self.held -= 1;
         self.bytes -= oldest.len_bytes;
         Some(oldest)
@@ -263,7 +270,8 @@ impl Thread {
     /// for a long block.
     pub(crate) fn count_slow_call(&mut self) -> bool {
         self.slow_calls = self.slow_calls.wrapping_add(1);
-        core::mem::take(&mut self.had_long) || self.slow_calls.is_multiple_of(CALLS_PER_CLOCK)
+        let calls = if self.is_hardened() { HARDENED_CALLS_PER_CLOCK } else { CALLS_PER_CLOCK };
+        core::mem::take(&mut self.had_long) || self.slow_calls & (calls - 1) == 0
     }
 
     /// Frees a block, after its time in the quarantine if there is one.
@@ -294,8 +302,12 @@ impl Thread {
             unsafe { canary.write(block, len_bytes, Kept { waits: true, ..kept }) };
         }
         // What of a segment can fault does; all else is zero.
-        // SAFETY: as above.
-        let faulting = unsafe { self.heap.pool().guard_segment(block, true) };
+        let faulting = if place.is_segment {
+            // SAFETY: as above.
+            unsafe { self.heap.pool().guard_segment(block, true) }
+        } else {
+            0
+        };
         let rest = user_bytes.saturating_sub(faulting);
         // SAFETY: as above; behind what faults.
         unsafe { block.byte_add(user_bytes - rest).write_bytes(0, rest) };
@@ -321,7 +333,10 @@ impl Thread {
         let bytes = unsafe {
             slice::from_raw_parts(freed.block.as_ptr().add(freed.user_bytes - rest), rest)
         };
-        let is_zero = bytes.iter().all(|&byte| byte == 0);
+        // SAFETY: any bytes are a word of that length.
+        let (first, words, last) = unsafe { bytes.align_to::<u64>() };
+        let is_zero = first.iter().chain(last).fold(0, |all, byte| all | byte) == 0
+            && words.iter().fold(0, |all, word| all | word) == 0;
         // SAFETY: it was in use until it began to wait, and nothing uses it.
         unsafe { self.heap.free(freed.block) }?;
         if is_zero {

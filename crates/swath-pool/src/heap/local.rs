@@ -385,7 +385,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     fn free_other(&mut self, address: usize) -> Result<(), BufferFreeError> {
         match self.pool.find(address)? {
             // Else it would have been free by now.
-            (_, Found::Slot) => Err(BufferFreeError::NotAllocated { address }),
+            (_, Found::Slot(_)) => Err(BufferFreeError::NotAllocated { address }),
             (index, Found::Segment) => self.free_segment(index, address),
         }
     }

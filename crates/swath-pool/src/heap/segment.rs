@@ -169,7 +169,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Returns true if the block of unit `index` can serve `size` bytes where it is.
     fn fits(&self, index: u32, found: Found, old: usize, size: usize, align: usize) -> bool {
         match found {
-            Found::Slot => {
+            Found::Slot(_) => {
                 size <= old && (size > old / 2 || class_for(size, align) == class_for(old, align))
             }
             Found::Segment => class_for(size, align).is_none() && self.resize_segment(index, size),

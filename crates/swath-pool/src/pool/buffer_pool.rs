@@ -34,7 +34,8 @@ unsafe impl Sync for Base {}
 /// What starts at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
-    Slot,
+    /// A slot of this class.
+    Slot(usize),
     Segment,
 }
 
@@ -354,6 +355,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 
     /// Finds the slot or segment that starts at `address`, in use or not, and its first unit.
+    #[inline]
     pub(crate) fn find(&self, address: usize) -> Result<(u32, Found), BufferFreeError> {
         let foreign = BufferFreeError::Foreign { address };
         let mut index = self.unit_of(address).ok_or(foreign)?;
@@ -366,13 +368,12 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
         let within = address - self.unit_start(index).addr().get();
         match role {
-            Role::Superblock { .. } if superblock.class().is_none() => {
-                Err(BufferFreeError::Corrupt { unit: index })
+            Role::Superblock { .. } => {
+                let class = superblock.class().ok_or(BufferFreeError::Corrupt { unit: index })?;
+                let slot = superblock.slot(within as u32);
+                slot.ok_or(BufferFreeError::Misaligned { address })?;
+                Ok((index, Found::Slot(class)))
             }
-            Role::Superblock { .. } => match superblock.slot(within as u32) {
-                Some(_) => Ok((index, Found::Slot)),
-                None => Err(BufferFreeError::Misaligned { address }),
-            },
             Role::Segment if within == 0 => Ok((index, Found::Segment)),
             Role::Segment => Err(BufferFreeError::Misaligned { address }),
             Role::Inner(_) | Role::Free => Err(BufferFreeError::NotAllocated { address }),
@@ -396,20 +397,17 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         index: u32,
         found: Found,
     ) -> Result<usize, BufferFreeError> {
-        let superblock = &self.superblocks()[index as usize];
-        let corrupt = BufferFreeError::Corrupt { unit: index };
-        if found == Found::Segment {
-            return superblock
-                .segment_units()
-                .map(|units| self.segment_bytes(units))
-                .ok_or(corrupt);
-        }
+        let Found::Slot(class) = found else {
+            let units = self.superblocks()[index as usize].segment_units();
+            let units = units.ok_or(BufferFreeError::Corrupt { unit: index })?;
+            return Ok(self.segment_bytes(units));
+        };
         let granule = self.cached_slot(address).granule;
         let returned = self.returned_bits(index).has(self.position(index, granule));
         if !self.tables.live.has(granule) || returned {
             return Err(BufferFreeError::NotAllocated { address });
         }
-        superblock.class().map(slot_bytes).ok_or(corrupt)
+        Ok(slot_bytes(class))
     }
 
     /// Returns the place of a block in use.

@@ -292,7 +292,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
         let address = block.addr().get();
         match self.find(address)? {
-            (index, Found::Slot) => {
+            (index, Found::Slot(_)) => {
                 let superblock = &self.superblocks()[index as usize];
                 let freed = self.free_remote(index, superblock, self.cached_slot(address).granule);
                 if freed { Ok(()) } else { Err(BufferFreeError::NotAllocated { address }) }
