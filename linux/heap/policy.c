@@ -344,6 +344,50 @@ static void pbs_free_between(struct pool *pool, u64 from, u64 to)
 		pbs_free(pool, (struct run){ from, to - from });
 }
 
+/* Blocks that a request with limits looks at, the longest first. */
+#define PBS_TRIES 32
+
+static bool pbs_serves(swath_extent block, const struct place *place, unsigned long count, bool shorter)
+{
+	u64 start;
+	unsigned long fits = pbs_fit(block, place, count, &start);
+
+	return fits == count || (fits && shorter);
+}
+
+/* Takes a block in which @count frames meet the limits, or some of them if @shorter. */
+static int pbs_find(struct pool *pool, const struct place *place, unsigned long count, unsigned long slack,
+		    bool shorter, swath_extent *block)
+{
+	swath_extent passed[PBS_TRIES];
+	unsigned int tries = 0;
+	int err;
+
+	for (;;) {
+		err = errno_of(swath_frames_allocate_block(pool->object, count + slack, block));
+		if (err || pbs_serves(*block, place, count, shorter))
+			break;
+		/* Held, so that the next one is another. */
+		passed[tries++] = *block;
+		err = -ENOSPC;
+		if (!slack || tries == PBS_TRIES || block->count < (shorter ? 1 : count))
+			break;
+	}
+	if (tries && err)
+		err = -ENOSPC;
+	while (tries--)
+		pbs_free(pool, (struct run){ passed[tries].start, passed[tries].count });
+	/* Of its own aligned blocks there may be one all the same. */
+	if (err == -ENOSPC && place->align > 1 && (shorter || count <= place->align)) {
+		err = errno_of(swath_frames_allocate_aligned(pool->object, ilog2(place->align), block));
+		if (!err && !pbs_serves(*block, place, count, shorter)) {
+			pbs_free(pool, (struct run){ block->start, block->count });
+			err = -ENOSPC;
+		}
+	}
+	return err;
+}
+
 /* Takes a block with room for the limits, and gives back what lies before and behind. */
 static int pbs_allocate(struct pool *pool, const struct place *place, bool shorter, struct run *run)
 {
@@ -360,22 +404,10 @@ static int pbs_allocate(struct pool *pool, const struct place *place, bool short
 		slack = place->align - 1;
 	if (place->boundary)
 		slack += count - 1;
-	err = errno_of(swath_frames_allocate_block(pool->object, count + slack, &block));
+	err = pbs_find(pool, place, count, slack, shorter, &block);
 	if (err)
 		return err;
 	fits = pbs_fit(block, place, count, &start);
-	if (fits < count && place->align > 1 && (shorter ? !fits : count <= place->align)) {
-		/* Of its own aligned blocks there may be one all the same. */
-		pbs_free(pool, (struct run){ block.start, block.count });
-		err = errno_of(swath_frames_allocate_aligned(pool->object, ilog2(place->align), &block));
-		if (err)
-			return err;
-		fits = pbs_fit(block, place, count, &start);
-	}
-	if (!fits || (fits < count && !shorter)) {
-		pbs_free(pool, (struct run){ block.start, block.count });
-		return -ENOSPC;
-	}
 	pbs_free_between(pool, block.start, start);
 	pbs_free_between(pool, start + fits, block.start + block.count);
 	*run = (struct run){ start, fits };
