@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Physical memory for the heap: movable memory that the system empties by migration, and ranges that
- * were reserved at boot (reserve_mem=SIZE:ALIGN:LABEL).
+ * Physical memory for the heap: movable memory that the system empties by migration, and ranges
+ * that were reserved at boot (reserve_mem=SIZE:ALIGN:LABEL).
  */
 #define pr_fmt(fmt) "swath_heap: " fmt
 
@@ -93,8 +93,9 @@ static int append(struct area **areas, unsigned int *count, struct run frames, b
 }
 
 /*
- * Takes @wanted frames between two frames' numbers, from the top down, in pieces of 32 MiB, then of
- * smaller ones down to a chunk. Frames that it could not have are for the caller to miss.
+ * Takes @wanted frames between two frames' numbers, from the top down, in pieces of 32 MiB,
+ * then of smaller ones down to a chunk. Frames that it could not have are for the caller to
+ * miss.
  */
 static int movable_take(struct area **areas, unsigned int *areas_count, unsigned long wanted,
 			unsigned long low, unsigned long high)
@@ -147,15 +148,16 @@ static int movable_find(const char *sizes, struct area **areas, unsigned int *co
 				goto bad;
 			high = memparse(end + 1, &end);
 		}
-		if ((*end && *end != ',') || !size || size % (CHUNK_FRAMES * PAGE_SIZE) || low >= high)
+		if ((*end && *end != ',') || !size || size % (CHUNK_FRAMES * PAGE_SIZE) ||
+		    low >= high)
 			goto bad;
 		err = -ENOMEM;
 		if (size >> PAGE_SHIFT < totalram_pages())
 			err = movable_take(areas, count, size >> PAGE_SHIFT, PFN_UP(low),
 					   high >> PAGE_SHIFT);
 		if (err) {
-			pr_err("areas: %llu bytes of movable memory could not be had for \"%s\"\n", size,
-			       item);
+			pr_err("areas: %llu bytes of movable memory could not be had for \"%s\"\n",
+			       size, item);
 			return err;
 		}
 		sizes = *end ? end + 1 : end;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Buffers as dma-bufs. What a buffer had is zeroed in the background before it is free again, so that
- * an allocation never waits for that, unless nothing else is free.
+ * Buffers as dma-bufs. What a buffer had is zeroed in the background before it is free again,
+ * so that an allocation never waits for that, unless nothing else is free.
  */
 #define pr_fmt(fmt) "swath_heap: " fmt
 
@@ -29,7 +29,7 @@
 struct buffer {
 	struct pool *pool;
 	size_t len;
-	struct mutex lock;
+	struct mutex lock;	/* guards the attachments */
 	struct list_head attachments;
 	struct sg_table table;
 	void *vaddr;
@@ -82,6 +82,7 @@ static void clean(struct work_struct *work)
 		wake_up_all(&cleaned);
 	}
 }
+
 static DECLARE_WORK(clean_work, clean);
 
 static int attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attached)
@@ -94,7 +95,10 @@ static int attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attached)
 	unsigned int i;
 	int err;
 
-	/* Without an IOMMU a device that cannot put the address out would get a copy: say so instead. */
+	/*
+	 * Without an IOMMU a device that cannot put the address out would get a copy: say so
+	 * instead.
+	 */
 	for (i = 0; i < buffer->nr_runs && !device_iommu_mapped(device); i++) {
 		struct run run = buffer->runs[i];
 
@@ -137,7 +141,8 @@ static void detach(struct dma_buf *dmabuf, struct dma_buf_attachment *attached)
 	kfree(attachment);
 }
 
-static struct sg_table *map_dma(struct dma_buf_attachment *attached, enum dma_data_direction direction)
+static struct sg_table *map_dma(struct dma_buf_attachment *attached,
+				enum dma_data_direction direction)
 {
 	struct attachment *attachment = attached->priv;
 	struct buffer *buffer = attached->dmabuf->priv;
@@ -188,7 +193,8 @@ static int end_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direct
 		flush_kernel_vmap_range(buffer->vaddr, buffer->len);
 	list_for_each_entry(attachment, &buffer->attachments, node)
 		if (attachment->mapped)
-			dma_sync_sgtable_for_device(attachment->device, &attachment->table, direction);
+			dma_sync_sgtable_for_device(attachment->device, &attachment->table,
+						    direction);
 	mutex_unlock(&buffer->lock);
 	return 0;
 }
@@ -196,7 +202,10 @@ static int end_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direct
 /* Frames that are mapped at once where no huge page can be. */
 #define FAULT_FRAMES	16UL
 
-/* Returns the frame of a page of the buffer, and how many follow it in the same run; 0 behind the last. */
+/*
+ * Returns the frame of a page of the buffer, and how many follow it in the same run; 0 behind
+ * the last.
+ */
 static unsigned long frame_of(const struct buffer *buffer, unsigned long page, unsigned long *left)
 {
 	unsigned int i;
@@ -224,7 +233,8 @@ static vm_fault_t fault(struct vm_fault *vmf)
 		return result;
 	left = min3(left, FAULT_FRAMES, (vma->vm_end - vmf->address) >> PAGE_SHIFT);
 	for (i = 0; i < left; i++) {
-		vm_fault_t next = vmf_insert_pfn(vma, (vmf->address & PAGE_MASK) + i * PAGE_SIZE, pfn + i);
+		unsigned long address = (vmf->address & PAGE_MASK) + i * PAGE_SIZE;
+		vm_fault_t next = vmf_insert_pfn(vma, address, pfn + i);
 
 		/* That a page behind the first is not there yet is no fault. */
 		if (!i)
@@ -236,7 +246,10 @@ static vm_fault_t fault(struct vm_fault *vmf)
 }
 
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
-/* Maps 2 MiB at once, where addresses and frames are aligned to it together and the run goes so far. */
+/*
+ * Maps 2 MiB at once, where addresses and frames are aligned to it together and the run goes
+ * so far.
+ */
 static vm_fault_t huge_fault(struct vm_fault *vmf, unsigned int order)
 {
 	struct vm_area_struct *vma = vmf->vma;
@@ -349,8 +362,8 @@ static const struct dma_buf_ops buffer_ops = {
 };
 
 /*
- * Allocates a run; if there is none, waits until one of the buffers is zeroed that were freed, and tries
- * again as long as there are such.
+ * Allocates a run; if there is none, waits until one of the buffers is zeroed that were freed,
+ * and tries again as long as there are such.
  */
 static int allocate(struct pool *pool, const struct place *place, bool shorter, struct run *run)
 {
@@ -361,8 +374,10 @@ static int allocate(struct pool *pool, const struct place *place, bool shorter, 
 
 		if ((err != -ENOSPC && err != -EBUSY) || !may_come)
 			return err;
-		if (wait_event_killable(cleaned, READ_ONCE(pool->frees) != frees ||
-						 !atomic_read(&nr_dirty)))
+		err = wait_event_killable(cleaned,
+					  READ_ONCE(pool->frees) != frees ||
+					  !atomic_read(&nr_dirty));
+		if (err)
 			return -EINTR;
 	}
 }
@@ -413,8 +428,10 @@ static int make_table(struct buffer *buffer)
 		for (per_run = 0; run.count; per_run++) {
 			unsigned long frames = min(run.count, SZ_1G >> PAGE_SHIFT);
 
-			sg_set_page(entry, pfn_to_page(run.pfn), min(left, frames << PAGE_SHIFT), 0);
-			left -= min(left, frames << PAGE_SHIFT);
+			size_t bytes = min(left, frames << PAGE_SHIFT);
+
+			sg_set_page(entry, pfn_to_page(run.pfn), bytes, 0);
+			left -= bytes;
 			run.pfn += frames;
 			run.count -= frames;
 			entry = sg_next(entry);
@@ -431,7 +448,8 @@ static int count_failure(struct pool *pool, const struct place *place, int err)
 		pool_failed(pool, FAILED_MIGRATION);
 		return -ENOSPC;
 	case -ENOSPC:
-		pool_failed(pool, place->count > pool_free_frames(pool) ? FAILED_FRAMES : FAILED_RUN);
+		pool_failed(pool, place->count > pool_free_frames(pool) ? FAILED_FRAMES :
+										  FAILED_RUN);
 		return -ENOSPC;
 	case -EINVAL:
 	case -EOPNOTSUPP:
@@ -450,8 +468,8 @@ static int count_failure(struct pool *pool, const struct place *place, int err)
  * @scatter:  several runs will do
  * @fd_flags: of its file
  */
-struct dma_buf *buffer_create(struct pool *pool, size_t len, const struct place *place, bool scatter,
-			      int fd_flags)
+struct dma_buf *buffer_create(struct pool *pool, size_t len, const struct place *place,
+			      bool scatter, int fd_flags)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
 	struct buffer *buffer = kzalloc(sizeof(*buffer), GFP_KERNEL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * /dev/dma_heap/swath, with the calls of the kernel's own dma-heaps, whose function to add one is not
- * exported to modules.
+ * /dev/dma_heap/swath, with the calls of the kernel's own dma-heaps, whose function to add one
+ * is not exported to modules.
  */
 #define pr_fmt(fmt) "swath_heap: " fmt
 

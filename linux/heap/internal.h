@@ -27,7 +27,7 @@
 
 /* Frames of a chunk: what the system can empty by migration, and takes back, as a whole. */
 #define CHUNK_ORDER	9
-#define CHUNK_FRAMES	(1UL << CHUNK_ORDER)
+#define CHUNK_FRAMES	BIT(CHUNK_ORDER)
 
 /* Frames that follow one another in physical memory. */
 struct run {
@@ -62,8 +62,8 @@ struct pool;
  * @name:     as the module's parameter has it
  * @bytes:    storage that it needs; 0 if the areas are too many or too large
  * @create:   makes it in pool->storage, no frame free
- * @allocate: takes one run, or if @shorter one that is as long as it finds; -ENOSPC if there is none,
- *            -EOPNOTSUPP if it knows no such limit
+ * @allocate: takes one run, or if @shorter one that is as long as it finds; -ENOSPC if there is
+ *            none, -EOPNOTSUPP if it knows no such limit
  * @free:     takes back a run that was allocated
  * @put:      makes a chunk's frames free
  * @take:     takes a whole free chunk out that is not fixed and returns its number, or -ENOSPC
@@ -75,7 +75,8 @@ struct policy {
 	const char *name;
 	size_t (*bytes)(struct pool *pool);
 	int (*create)(struct pool *pool);
-	int (*allocate)(struct pool *pool, const struct place *place, bool shorter, struct run *run);
+	int (*allocate)(struct pool *pool, const struct place *place, bool shorter,
+			struct run *run);
 	void (*free)(struct pool *pool, struct run run);
 	void (*put)(struct pool *pool, unsigned long chunk);
 	long (*take)(struct pool *pool);
@@ -110,12 +111,12 @@ enum failure {
  * @keep:      chunks that a shrinker leaves
  * @on_demand: a chunk without a buffer goes back at once
  *
- * Invariants: a frame that is free in the allocator lies in a held chunk and is zero. A chunk with
- * used frames is held. Chunks of fixed areas are always held.
+ * Invariants: a frame that is free in the allocator lies in a held chunk and is zero. A chunk
+ * with used frames is held. Chunks of fixed areas are always held.
  */
 struct pool {
-	struct mutex lock;
-	struct mutex taking;
+	struct mutex lock;	/* the allocator and all counts */
+	struct mutex taking;	/* taking chunks from the system */
 	const struct policy *policy;
 	void *object;
 	void *storage;
@@ -163,8 +164,8 @@ void pool_failed(struct pool *pool, enum failure why);
 /* buffer.c */
 int buffers_init(void);
 void buffers_exit(void);
-struct dma_buf *buffer_create(struct pool *pool, size_t len, const struct place *place, bool scatter,
-			      int fd_flags);
+struct dma_buf *buffer_create(struct pool *pool, size_t len, const struct place *place,
+			      bool scatter, int fd_flags);
 int buffer_extents(int fd, struct run **runs, unsigned int *count);
 
 /* device.c */

@@ -67,7 +67,8 @@ static int read_policy(void)
 	else if (!pool.on_demand && strcmp(policy, "bitmap"))
 		goto bad;
 	if (granularity > CHUNK_ORDER || (granularity && pool.policy == &policy_pbs)) {
-		pr_err("granularity: %u is not 0 to %d, or not 0 with pbs\n", granularity, CHUNK_ORDER);
+		pr_err("granularity: %u is not 0 to %d, or not 0 with pbs\n", granularity,
+		       CHUNK_ORDER);
 		return -EINVAL;
 	}
 	return 0;
@@ -108,8 +109,8 @@ static int __init swath_heap_init(void)
 	err = device_init(&pool, gid, mode & 0666, most);
 	if (err)
 		goto stats;
-	pr_info("%lu MiB in %u areas, %s\n", pool.nr_chunks * (CHUNK_FRAMES >> (20 - PAGE_SHIFT)), count,
-		policy);
+	pr_info("%lu MiB in %u areas, %s\n", pool.nr_chunks * (CHUNK_FRAMES >> (20 - PAGE_SHIFT)),
+		count, policy);
 	return 0;
 stats:
 	stats_exit();

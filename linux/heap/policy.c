@@ -28,13 +28,14 @@ static int errno_of(swath_result result)
 
 static void expect(swath_result result)
 {
-	WARN(result.status != SWATH_OK, "swath_heap: %s at %#llx\n", swath_status_text(result.status),
-	     (unsigned long long)result.at);
+	WARN(result.status != SWATH_OK, "swath_heap: %s at %#llx\n",
+	     swath_status_text(result.status), (unsigned long long)result.at);
 }
 
 /*
- * One bitmap over all areas (CLMalloc, section 4): a frame's number there is its chunk's number and
- * its place in the chunk. A run lies in one area, whose frames follow one another in physical memory.
+ * One bitmap over all areas (CLMalloc, section 4): a frame's number there is its chunk's number
+ * and its place in the chunk. A run lies in one area, whose frames follow one another in
+ * physical memory.
  */
 
 static swath_extent *extents_of(const struct pool *pool)
@@ -43,7 +44,8 @@ static swath_extent *extents_of(const struct pool *pool)
 	unsigned int i;
 
 	for (i = 0; extents && i < pool->nr_areas; i++)
-		extents[i] = (swath_extent){ pool->areas[i].frames.pfn, pool->areas[i].frames.count };
+		extents[i] = (swath_extent){ pool->areas[i].frames.pfn,
+					     pool->areas[i].frames.count };
 	return extents;
 }
 
@@ -83,8 +85,8 @@ static int bitmap_create(struct pool *pool)
 
 	if (!extents)
 		return -ENOMEM;
-	err = errno_of(swath_segments_create(extents, pool->nr_areas, bitmap_config(pool), pool->storage,
-					     pool->storage_bytes, &object));
+	err = errno_of(swath_segments_create(extents, pool->nr_areas, bitmap_config(pool),
+					     pool->storage, pool->storage_bytes, &object));
 	kfree(extents);
 	pool->object = object;
 	for (chunk = 0; !err && chunk < pool->nr_chunks; chunk++)
@@ -110,11 +112,11 @@ static unsigned long bitmap_upper(const struct pool *pool, unsigned long pfn_end
 }
 
 /*
- * Sets @to behind the first stretch from a frame on within which a run of @count frames meets the limits that
- * reach beyond a chunk, and @from to its start; returns where to look next.
+ * Sets @to behind the first stretch from a frame on within which a run of @count frames meets
+ * the limits that reach beyond a chunk, and @from to its start; returns where to look next.
  */
-static unsigned long bitmap_stretch(const struct place *place, unsigned long count, unsigned long end,
-				    unsigned long *from, unsigned long *to)
+static unsigned long bitmap_stretch(const struct place *place, unsigned long count,
+				    unsigned long end, unsigned long *from, unsigned long *to)
 {
 	unsigned long bound = end;
 
@@ -131,8 +133,9 @@ static unsigned long bitmap_stretch(const struct place *place, unsigned long cou
 }
 
 /*
- * Allocates where an alignment or a boundary reaches beyond a chunk: the bitmap's numbers agree with frames'
- * numbers up to there only, so each stretch is asked for by itself. At most one for each chunk.
+ * Allocates where an alignment or a boundary reaches beyond a chunk: the bitmap's numbers agree
+ * with frames' numbers up to there only, so each stretch is asked for by itself. At most one
+ * for each chunk.
  */
 static int bitmap_allocate_far(struct pool *pool, const struct place *place,
 			       swath_segment_request request, swath_segment *segment)
@@ -144,7 +147,8 @@ static int bitmap_allocate_far(struct pool *pool, const struct place *place,
 	for (i = 0; i < pool->nr_areas; i++) {
 		unsigned long from = pool->areas[i].frames.pfn, to, next;
 		unsigned long shift = from - pool->areas[i].chunk * CHUNK_FRAMES;
-		unsigned long end = min(from + pool->areas[i].frames.count, place->pfn_end ?: ULONG_MAX);
+		unsigned long end = min(from + pool->areas[i].frames.count,
+					place->pfn_end ?: ULONG_MAX);
 
 		for (; from < end && err == -ENOSPC; from = next) {
 			next = bitmap_stretch(place, count, end, &from, &to);
@@ -158,7 +162,8 @@ static int bitmap_allocate_far(struct pool *pool, const struct place *place,
 	return err;
 }
 
-static int bitmap_allocate(struct pool *pool, const struct place *place, bool shorter, struct run *run)
+static int bitmap_allocate(struct pool *pool, const struct place *place, bool shorter,
+			   struct run *run)
 {
 	bool far = place->align > CHUNK_FRAMES || place->boundary > CHUNK_FRAMES;
 	swath_segment_request request = swath_segment_request_of(place->count);
@@ -263,8 +268,8 @@ const struct policy policy_bitmap = {
 };
 
 /*
- * The page buddy system: free runs of any length, from orders 0, 9 and 18, the shortest that serves.
- * It knows no limit of addresses.
+ * The page buddy system: free runs of any length, from orders 0, 9 and 18, the shortest that
+ * serves. It knows no limit of addresses.
  */
 
 static const swath_frames_config PBS = { .granularity = 9, .top_order = 18, .best_fit = 1 };
@@ -309,7 +314,8 @@ static int pbs_create(struct pool *pool)
 
 	if (!map)
 		return -ENOMEM;
-	err = errno_of(swath_frames_create(map, PBS, 0, pool->storage, pool->storage_bytes, &object));
+	err = errno_of(swath_frames_create(map, PBS, 0, pool->storage, pool->storage_bytes,
+					   &object));
 	kfree(map);
 	pool->object = object;
 	return err;
@@ -320,8 +326,12 @@ static void pbs_free(struct pool *pool, struct run run)
 	expect(swath_frames_free(pool->object, (swath_extent){ run.pfn, run.count }));
 }
 
-/* Finds where @count frames meet the limits in a block, or the first of them; returns how many do. */
-static unsigned long pbs_fit(swath_extent block, const struct place *place, unsigned long count, u64 *start)
+/*
+ * Finds where @count frames meet the limits in a block, or the first of them; returns how many
+ * do.
+ */
+static unsigned long pbs_fit(swath_extent block, const struct place *place, unsigned long count,
+			     u64 *start)
 {
 	u64 align = max(place->align, 1UL), end = block.start + block.count, bound = end;
 	u64 from = round_up(block.start, align);
@@ -347,7 +357,8 @@ static void pbs_free_between(struct pool *pool, u64 from, u64 to)
 /* Blocks that a request with limits looks at, the longest first. */
 #define PBS_TRIES 32
 
-static bool pbs_serves(swath_extent block, const struct place *place, unsigned long count, bool shorter)
+static bool pbs_serves(swath_extent block, const struct place *place, unsigned long count,
+		       bool shorter)
 {
 	u64 start;
 	unsigned long fits = pbs_fit(block, place, count, &start);
@@ -356,8 +367,8 @@ static bool pbs_serves(swath_extent block, const struct place *place, unsigned l
 }
 
 /* Takes a block in which @count frames meet the limits, or some of them if @shorter. */
-static int pbs_find(struct pool *pool, const struct place *place, unsigned long count, unsigned long slack,
-		    bool shorter, swath_extent *block)
+static int pbs_find(struct pool *pool, const struct place *place, unsigned long count,
+		    unsigned long slack, bool shorter, swath_extent *block)
 {
 	swath_extent passed[PBS_TRIES];
 	unsigned int tries = 0;
@@ -379,7 +390,8 @@ static int pbs_find(struct pool *pool, const struct place *place, unsigned long 
 		pbs_free(pool, (struct run){ passed[tries].start, passed[tries].count });
 	/* Of its own aligned blocks there may be one all the same. */
 	if (err == -ENOSPC && place->align > 1 && (shorter || count <= place->align)) {
-		err = errno_of(swath_frames_allocate_aligned(pool->object, ilog2(place->align), block));
+		err = errno_of(swath_frames_allocate_aligned(pool->object, ilog2(place->align),
+							     block));
 		if (!err && !pbs_serves(*block, place, count, shorter)) {
 			pbs_free(pool, (struct run){ block->start, block->count });
 			err = -ENOSPC;

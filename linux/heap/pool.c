@@ -2,8 +2,8 @@
 /*
  * Chunks that the heap holds, gives back to the system and takes again by migration.
  *
- * A request is served from held chunks; only if they have no run does it look for a window of chunks,
- * each of them whole and free or the system's, takes those, and tries again.
+ * A request is served from held chunks; only if they have no run does it look for a window of
+ * chunks, each of them whole and free or the system's, takes those, and tries again.
  */
 #define pr_fmt(fmt) "swath_heap: " fmt
 
@@ -99,7 +99,10 @@ static bool was_refused(const struct pool *pool, unsigned long chunk)
 	return at && time_before(jiffies, at + REFUSED_JIFFIES);
 }
 
-/* Returns true if a run from the first frame of a chunk on meets the limits that reach beyond a chunk. */
+/*
+ * Returns true if a run from the first frame of a chunk on meets the limits that reach beyond
+ * a chunk.
+ */
 static bool is_place(const struct place *place, unsigned long pfn)
 {
 	if (place->align > CHUNK_FRAMES && pfn % place->align)
@@ -109,8 +112,9 @@ static bool is_place(const struct place *place, unsigned long pfn)
 }
 
 /*
- * Looks for the window of chunks, within one area, in which a place may be had with the fewest chunks
- * taken from the system. What it reads may change meanwhile: who takes the chunks looks again.
+ * Looks for the window of chunks, within one area, in which a place may be had with the fewest
+ * chunks taken from the system. What it reads may change meanwhile: who takes the chunks looks
+ * again.
  */
 static bool find_window(const struct pool *pool, const struct place *place, unsigned long *window,
 			unsigned long *len)
@@ -131,23 +135,25 @@ static bool find_window(const struct pool *pool, const struct place *place, unsi
 		}
 		end = area->chunk + frames / CHUNK_FRAMES;
 		for (chunk = area->chunk; chunk < end; chunk++) {
-			unsigned long missing, c;
+			unsigned long missing, first, c;
 
 			if (READ_ONCE(pool->used[chunk]) ||
 			    (!test_bit(chunk, pool->held) && was_refused(pool, chunk))) {
 				run = 0;
 				continue;
 			}
-			if (++run < chunks ||
-			    !is_place(place, area->frames.pfn +
-						     (chunk + 1 - chunks - area->chunk) * CHUNK_FRAMES))
+			if (++run < chunks)
+				continue;
+			first = chunk + 1 - chunks;
+			if (!is_place(place, area->frames.pfn +
+					     (first - area->chunk) * CHUNK_FRAMES))
 				continue;
 			missing = 0;
-			for (c = chunk + 1 - chunks; c <= chunk; c++)
+			for (c = first; c <= chunk; c++)
 				missing += !test_bit(c, pool->held);
 			if (missing < fewest) {
 				fewest = missing;
-				*window = chunk + 1 - chunks;
+				*window = first;
 				*len = chunks;
 			}
 		}
@@ -198,8 +204,8 @@ static void trim_on_demand(struct pool *pool)
  * @shorter: a shorter run will do: the longest that is found
  * @run:     is set
  *
- * -ENOSPC: there is no such run; -EBUSY: the system did not leave the memory for one; -EOPNOTSUPP: the
- * policy does not know such a limit; -EINVAL; -EINTR.
+ * -ENOSPC: there is no such run; -EBUSY: the system did not leave the memory for one;
+ * -EOPNOTSUPP: the policy does not know such a limit; -EINVAL; -EINTR.
  */
 int pool_allocate(struct pool *pool, const struct place *place, bool shorter, struct run *run)
 {
@@ -269,8 +275,8 @@ unsigned long pool_spare(const struct pool *pool)
 }
 
 /*
- * Gives chunks without a buffer back to the system, at most @most, until @keep are held; none while chunks
- * are taken: those have no buffer yet, and taking makes the system reclaim.
+ * Gives chunks without a buffer back to the system, at most @most, until @keep are held; none
+ * while chunks are taken: those have no buffer yet, and taking makes the system reclaim.
  */
 void pool_trim(struct pool *pool, unsigned long keep, unsigned long most)
 {

@@ -131,4 +131,18 @@ impl Packages {
         run_well(make().arg(format!("-j{jobs}")).args(["bzImage", "modules"]))?;
         Ok(Kernel { image: build.join("arch/x86/boot/bzImage"), build })
     }
+
+    /// Looks at the module's files with the kernel's own check of style; its source was unpacked for a kernel.
+    pub(super) fn check_style(&self, root: &Path, room: &Path) -> Result<()> {
+        let check = room.join(format!("linux-source-{KERNEL}/scripts/checkpatch.pl"));
+        let mut perl = Command::new("perl");
+        perl.arg(check).args(["--no-tree", "--strict", "--terse", "-f"]);
+        for entry in fs::read_dir(root.join("linux/heap"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|kind| kind == "c" || kind == "h") {
+                perl.arg(path);
+            }
+        }
+        run_well(&mut perl)
+    }
 }

@@ -116,7 +116,9 @@ impl Workshop<'_> {
     }
 
     fn checks(&self) -> Result<()> {
-        let seen = self.guest(&self.checking()?, "checks", &self.source()?)?;
+        let kernel = self.checking()?;
+        self.packages.check_style(&self.root, &self.room)?;
+        let seen = self.guest(&kernel, "checks", &self.source()?)?;
         seen.well("checks")?;
         Ok(())
     }
