@@ -379,11 +379,6 @@ impl StartSummary {
 }
 
 impl ReplayTable {
-    /// A number of the last row.
-    pub(crate) fn last(&self, of: impl Fn(&ReplayRow) -> f64) -> f64 {
-        self.rows.last().map_or(0.0, of)
-    }
-
     /// The headings of [`lines`](Self::lines).
     pub const HEAD: &'static str = "  time s  used MiB   banks used  resting  removable  kernel   failed  fallbacks  \
                                     spoiled  free blocks  largest KiB";

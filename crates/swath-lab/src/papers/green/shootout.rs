@@ -10,10 +10,7 @@ use serde::Serialize;
 use swath_trace::output;
 
 use crate::papers::green::machine::allocator::AllocatorName;
-use crate::papers::green::machine::places::Places;
-use crate::papers::green::replay::{
-    self, ReplayError, ReplayOptions, ReplayRow, ReplayTable, RequestSource,
-};
+use crate::papers::green::replay::{self, ReplayError, ReplayOptions, ReplayRow, RequestSource};
 use crate::report::error::ReportError;
 use crate::report::figure::{FigureError, draw, stand_alone};
 use crate::report::palette::Palette;
@@ -21,50 +18,41 @@ use crate::study::estimate::Estimate;
 use crate::study::results::{Figure, FigureKind, Point, Series, Spread};
 
 /// A number of an allocator at the end: its name, whether it is a share, and so in the figure, and how it
-/// follows.
+/// follows from the last row; `None` where that is a share of nothing.
 struct Measure {
     name: &'static str,
     is_share: bool,
-    of: fn(&ReplayTable) -> f64,
+    of: fn(&ReplayRow) -> Option<f64>,
 }
 
-/// Of the places for pages that free memory has room for, the share that is there; all if it has room for none.
-fn of_room(places: &Places, row: &ReplayRow) -> f64 {
-    places.share_of(row.look.free_frames).unwrap_or(1.0)
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole != 0).then(|| part as f64 / whole as f64)
 }
 
-/// Of the places for pages, the share that is blocked.
-fn blocked(places: &Places) -> f64 {
-    places.blocked as f64 / places.places.max(1) as f64
+/// Of the requests for 2 MiB and more, the share that got one block.
+fn in_one(row: &ReplayRow) -> Option<f64> {
+    ratio(row.look.counts.huge_served, row.look.counts.huge_requests)
 }
 
-/// Of the requests for 2 MiB and more, the share that got one block; all if there was none.
-fn in_one(row: &ReplayRow) -> f64 {
-    let counts = &row.look.counts;
-    match counts.huge_requests {
-        0 => 1.0,
-        requests => counts.huge_served as f64 / requests as f64,
-    }
-}
-
-const fn share(name: &'static str, of: fn(&ReplayTable) -> f64) -> Measure {
+const fn share(name: &'static str, of: fn(&ReplayRow) -> Option<f64>) -> Measure {
     Measure { name, is_share: true, of }
 }
 
-const fn count(name: &'static str, of: fn(&ReplayTable) -> f64) -> Measure {
+const fn count(name: &'static str, of: fn(&ReplayRow) -> Option<f64>) -> Measure {
     Measure { name, is_share: false, of }
 }
 
 const MEASURES: [Measure; 9] = [
-    share("2 MiB of room", |table| table.last(|row| of_room(&row.huge, row))),
-    share("1 GiB of room", |table| table.last(|row| of_room(&row.gigantic, row))),
-    share("2 MiB blocked", |table| table.last(|row| blocked(&row.huge))),
-    share("1 GiB blocked", |table| table.last(|row| blocked(&row.gigantic))),
-    share("2 MiB in one", |table| table.last(in_one)),
-    share("resting", |table| table.last(|row| row.look.resting_share())),
-    count("moved MiB", |table| table.last(|row| row.look.moved_frames as f64 / 256.0)),
-    count("stalls", |table| table.last(|row| row.stalls() as f64)),
-    count("failed", |table| table.last(|row| row.look.counts.failed as f64)),
+    // Of the places for pages that free memory has room for, those that are there.
+    share("2 MiB of room", |row| row.huge.share_of(row.look.free_frames)),
+    share("1 GiB of room", |row| row.gigantic.share_of(row.look.free_frames)),
+    share("2 MiB blocked", |row| ratio(row.huge.blocked, row.huge.places)),
+    share("1 GiB blocked", |row| ratio(row.gigantic.blocked, row.gigantic.places)),
+    share("2 MiB in one", in_one),
+    share("resting", |row| Some(row.look.resting_share())),
+    count("moved MiB", |row| Some(row.look.moved_frames as f64 / 256.0)),
+    count("stalls", |row| Some(row.stalls() as f64)),
+    count("failed", |row| Some(row.look.counts.failed as f64)),
 ];
 
 /// An allocator's numbers over the seeds.
@@ -72,8 +60,11 @@ const MEASURES: [Measure; 9] = [
 pub struct Contestant {
     /// The allocator.
     pub allocator: AllocatorName,
-    /// Names of numbers, and their means with 95% intervals.
-    pub measures: Vec<(&'static str, Estimate)>,
+    /// Names of numbers, and their means with 95% intervals over the seeds that have them; `None` of a share of
+    /// nothing, as of requests that never came.
+    pub measures: Vec<(&'static str, Option<Estimate>)>,
+    /// Number of seeds.
+    pub seeds: u64,
 }
 
 /// Replays with as many seeds, from the options' own on, and returns the allocators' numbers.
@@ -122,22 +113,23 @@ pub fn shoot_out(
     let runs = runs?;
     let contestant = |(nth, &allocator): (usize, &AllocatorName)| {
         let of = |measure: &Measure| {
-            let values: Vec<f64> =
-                runs.iter().filter_map(|tables| tables.get(nth)).map(measure.of).collect();
-            (measure.name, Estimate::mean(&values))
+            let last = runs.iter().filter_map(|tables| tables.get(nth)?.rows.last());
+            let values: Vec<f64> = last.filter_map(measure.of).collect();
+            (measure.name, (!values.is_empty()).then(|| Estimate::mean(&values)))
         };
-        Contestant { allocator, measures: MEASURES.iter().map(of).collect() }
+        Contestant { allocator, measures: MEASURES.iter().map(of).collect(), seeds }
     };
     Ok(options.allocators.iter().enumerate().map(contestant).collect())
 }
 
 /// The table: a line for each allocator, means with half of their 95% intervals.
 pub fn lines(contestants: &[Contestant]) -> Vec<String> {
-    let seeds = contestants.first().and_then(|one| one.measures.first()).map_or(0, |one| one.1.n);
+    let seeds = contestants.first().map_or(0, |one| one.seeds);
     let head = MEASURES.iter().map(|measure| format!("{:>18}", measure.name)).collect::<String>();
     let mut lines = vec![format!("{:24}{head}", format!("{seeds} seeds, at the end"))];
     for one in contestants {
-        let cell = |(measure, (_, estimate)): (&Measure, &(&str, Estimate))| {
+        let cell = |(measure, (_, estimate)): (&Measure, &(&str, Option<Estimate>))| {
+            let Some(estimate) = estimate else { return format!("{:>18}", "-") };
             let (scale, places, unit) =
                 if measure.is_share { (100.0, 1, "%") } else { (1.0, 0, "") };
             let (value, half) = (scale * estimate.value, scale * estimate.half_width());
@@ -166,8 +158,9 @@ fn figure(contestants: &[Contestant], title: &str) -> Result<String, FigureError
         Figure::new(id, title, FigureKind::Bars, "at the end", "share").with_y_range(0.0, 1.0);
     let of = |one: &Contestant| {
         let shares = MEASURES.iter().zip(&one.measures).filter(|(measure, _)| measure.is_share);
-        let points = shares.map(|(measure, (_, estimate))| {
-            Point::named(measure.name, estimate.value).with_spread(Spread::of(estimate))
+        let points = shares.filter_map(|(measure, (_, estimate))| {
+            let estimate = estimate.as_ref()?;
+            Some(Point::named(measure.name, estimate.value).with_spread(Spread::of(estimate)))
         });
         Series::new(id, "measure", "share", one.allocator.title(), points)
     };
