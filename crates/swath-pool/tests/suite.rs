@@ -5,6 +5,7 @@ mod flips;
 #[cfg(all(target_os = "linux", not(miri)))]
 #[path = "../../swath-heap/tests/support/forked.rs"]
 mod forked;
+mod front;
 mod model;
 mod safe_calls;
 mod support;
