@@ -1,5 +1,5 @@
-//! Which blocks a heap's front frees at once: those of all units of its superblocks, until another thread returns
-//! one, and again once that is collected.
+//! A heap's front frees blocks of all units of its superblocks at once, until another thread returns one, and again
+//! once that is collected.
 
 use std::ptr::NonNull;
 
