@@ -119,15 +119,21 @@
     u.setCursor({ left: u.valToPos(u.data[0][at], 'x'), top: u.over.clientHeight / 2 });
   };
 
-  const begin = figure => {
-    const plot = JSON.parse(figure.dataset.plot);
-    if (!plot.series.some(one => one.points.length)) return;
-    const svg = figure.querySelector('svg'), place = document.createElement('div');
-    place.className = 'plot';
+  // What takes the place of a drawing, for the pointer and for keys.
+  const stage = (svg, name) => {
+    const place = document.createElement('div');
+    place.className = name;
     place.tabIndex = 0;
     place.setAttribute('role', 'group');
     place.setAttribute('aria-label',
       `${svg.querySelector('title').textContent}. Arrow keys read the values.`);
+    return place;
+  };
+
+  const begin = figure => {
+    const plot = JSON.parse(figure.dataset.plot);
+    if (!plot.series.some(one => one.points.length)) return;
+    const svg = figure.querySelector('svg'), place = stage(svg, 'plot');
     const unit = document.createElement('p');
     unit.className = 'quiet unit';
     unit.textContent = plot.y;
@@ -147,12 +153,7 @@
     const { x, inside: [left, top, width, height], names, range, series } = JSON.parse(figure.dataset.cells);
     const svg = figure.querySelector('svg'), bars = names.length > 0;
     const [low, high] = bars ? [0, names.length] : range;
-    const place = document.createElement('div'), says = document.createElement('output');
-    place.className = 'read';
-    place.tabIndex = 0;
-    place.setAttribute('role', 'group');
-    place.setAttribute('aria-label',
-      `${svg.querySelector('title').textContent}. Arrow keys read the values.`);
+    const place = stage(svg, 'read'), says = document.createElement('output');
     says.className = 'quiet reading';
     const hint = 'Point, tap or press arrow keys for values.';
     says.textContent = hint;

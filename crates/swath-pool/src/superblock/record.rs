@@ -186,12 +186,9 @@ impl Superblock {
 
     /// Ends the segment that begins here, if there is one: its units are the caller's alone then.
     pub(crate) fn end_segment(&self) -> Option<u32> {
-        let mut state = self.state.load(Relaxed);
-        while Owner(state as u32) == Owner::SEGMENT {
-            let ended = state ^ u64::from(Owner::SEGMENT.0);
-            match self.state.compare_exchange_weak(state, ended, AcqRel, Relaxed) {
-                Ok(_) => return self.segment_units(),
-                Err(now) => state = now,
+        while self.owner() == Owner::SEGMENT {
+            if self.end_segment_now() {
+                return self.segment_units();
             }
         }
         None
