@@ -19,6 +19,7 @@ mod compare;
 mod export;
 mod failure;
 mod film;
+mod green;
 mod inspect;
 mod progress;
 mod record;
@@ -73,6 +74,9 @@ enum Command {
     /// Say how many huge pages this Linux machine can have, at once, after
     /// compaction and never, and what blocks each.
     Inspect(inspect::InspectArgs),
+    /// Take the memory blocks that this Linux machine does not need offline, as
+    /// the green memory manager does, and bring them online again.
+    Green(green::GreenArgs),
     /// Record a real program.
     #[command(subcommand)]
     Record(record::RecordCommand),
@@ -98,6 +102,14 @@ enum Command {
     },
     /// Print the manual page.
     Man,
+    /// Write the state of a memory block, in a process that can be killed.
+    #[command(hide = true)]
+    SetMemoryBlock {
+        /// The block's file `state`.
+        file: PathBuf,
+        /// What to write.
+        state: String,
+    },
     /// Do a job of a study in a process of its own.
     #[command(hide = true)]
     Child {
@@ -123,6 +135,11 @@ pub fn main() -> ExitCode {
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Film(args) => film::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Green(args) => green::run(&args),
+        Command::SetMemoryBlock { file, state } => {
+            code = green::set_memory_block(&file, &state);
+            Ok(())
+        }
         Command::Record(command) => record::run(command).map(|exit| code = exit),
         Command::Export(args) => export::run(&args),
         Command::Replay(args) => replay::run(args),

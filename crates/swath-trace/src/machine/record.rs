@@ -69,6 +69,12 @@ pub enum CaptureError {
         /// The file.
         path: PathBuf,
     },
+    /// The kernel cannot take memory offline.
+    #[error("{path} has no block_size_bytes: the kernel was built without CONFIG_MEMORY_HOTPLUG")]
+    NoMemoryBlocks {
+        /// The folder of memory blocks.
+        path: PathBuf,
+    },
     /// Frames of another size.
     #[error("this machine's base pages are {len_bytes} bytes; a snapshot counts frames of 4096")]
     PageSize {
@@ -361,6 +367,23 @@ pub(crate) fn read_facts(proc: &Path) -> Result<MachineFacts, CaptureError> {
         buddy_frames: free_blocks(proc)?.iter().map(|zone| zone.of_order(0)).sum(),
         zones: parse_zoneinfo(&text(&zoneinfo)?, &zoneinfo)?,
     })
+}
+
+/// The frames that the kernel counts as free, by the `meminfo` of the `/proc` that stands at
+/// `proc`. O(1).
+///
+/// # Errors
+/// [`CaptureError`].
+pub fn free_frames(proc: &Path) -> Result<u64, CaptureError> {
+    memory_frames(proc, ["MemFree:"]).map(|[frames]| frames)
+}
+
+/// The frames that the kernel manages, by the same file. O(1).
+///
+/// # Errors
+/// [`CaptureError`].
+pub fn total_frames(proc: &Path) -> Result<u64, CaptureError> {
+    memory_frames(proc, ["MemTotal:"]).map(|[frames]| frames)
 }
 
 /// Figures of `meminfo` in frames, each by the word at the start of its line.
