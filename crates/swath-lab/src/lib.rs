@@ -3,6 +3,7 @@
 
 pub mod film;
 pub mod host;
+pub mod live;
 pub(crate) mod names;
 pub mod papers;
 pub mod report;

@@ -137,7 +137,7 @@ pub fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(&args),
         Command::Green(args) => green::run(&args),
         Command::SetMemoryBlock { file, state } => {
-            code = green::set_memory_block(&file, &state);
+            code = swath_lab::live::set_memory_block(&file, &state);
             Ok(())
         }
         Command::Record(command) => record::run(command).map(|exit| code = exit),

@@ -1,5 +1,6 @@
 //! A kernel in an emulator, with a file system of ours, and what it says.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -33,17 +34,40 @@ pub(super) struct Latency {
     pub(super) p99_us: f64,
 }
 
+/// What a guest measured of `swath green` under a load.
+pub(super) struct Green {
+    /// The way that blocks were chosen; `none` without it.
+    pub(super) choice: String,
+    /// Of the free memory, the share that was offline.
+    pub(super) share: f64,
+    pub(super) seconds: u64,
+    pub(super) offlined: u64,
+    pub(super) failed: u64,
+}
+
+impl Green {
+    /// Of the blocks that were tried, those that did not go.
+    pub(super) fn failed_share(&self) -> f64 {
+        self.failed as f64 / (self.offlined + self.failed).max(1) as f64
+    }
+}
+
 /// Writes the guest's first file system.
-fn pack(to: &Path, files: &[(&str, PathBuf)]) -> Result<()> {
+fn pack(to: &Path, files: &[(impl AsRef<str>, PathBuf)]) -> Result<()> {
     let mut out = BufWriter::new(File::create(to)?);
-    for directory in ["bin", "dev", "proc", "sys", "tmp"] {
-        let entry = Builder::new(directory).mode(0o040_755).nlink(2).write(&mut out, 0);
+    let mut folders: BTreeSet<&str> = ["bin", "dev", "proc", "sys", "tmp"].into();
+    for (name, _) in files {
+        let parents = name.as_ref().match_indices('/').map(|(end, _)| &name.as_ref()[..end]);
+        folders.extend(parents);
+    }
+    for folder in folders {
+        let entry = Builder::new(folder).mode(0o040_755).nlink(2).write(&mut out, 0);
         entry.finish()?;
     }
     for (name, path) in files {
         let bytes = fs::read(path).with_context(|| path.display().to_string())?;
         let len = u32::try_from(bytes.len()).context("a file of the guest is too large")?;
-        let mut entry = Builder::new(name).mode(0o100_755).write(&mut out, len);
+        let mut entry = Builder::new(name.as_ref()).mode(0o100_755).write(&mut out, len);
         entry.write_all(&bytes)?;
         entry.finish()?;
     }
@@ -56,16 +80,36 @@ pub(super) struct Guest<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) initramfs: &'a Path,
     pub(super) memory_mib: u32,
+    /// Memory that is plugged in beside it, which the kernel can take offline as a whole.
+    pub(super) plugged_mib: u32,
 }
 
 impl Guest<'_> {
+    fn memory(&self) -> String {
+        let (boot, plugged) = (self.memory_mib, self.plugged_mib);
+        if plugged == 0 {
+            boot.to_string()
+        } else {
+            format!("{boot},slots=1,maxmem={}M", boot + plugged)
+        }
+    }
+
+    fn plugged(&self) -> Vec<String> {
+        if self.plugged_mib == 0 {
+            return Vec::new();
+        }
+        let backend = format!("memory-backend-ram,id=plugged,size={}M", self.plugged_mib);
+        ["-object", &backend, "-device", "pc-dimm,memdev=plugged"].map(str::to_owned).into()
+    }
+
     /// Runs `init` of the files, with words of the kernel's command line; returns what it said.
-    pub(super) fn run(&self, files: &[(&str, PathBuf)], words: &str) -> Result<Seen> {
+    pub(super) fn run(&self, files: &[(impl AsRef<str>, PathBuf)], words: &str) -> Result<Seen> {
         pack(self.initramfs, files)?;
         let mut emulator = Command::new("qemu-system-x86_64");
         emulator
             .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-M", "q35", "-smp", "2"])
-            .args(["-m", &self.memory_mib.to_string()])
+            .args(["-m", &self.memory()])
+            .args(self.plugged())
             .args(["-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none"])
             .args(["-device", "edu", "-kernel"])
             .arg(&self.kernel.image)
@@ -95,6 +139,7 @@ pub(super) struct Seen {
     policy: String,
     heap: String,
     latencies: Vec<Latency>,
+    green: Vec<Green>,
     reports: Vec<String>,
     well: bool,
     seconds: f64,
@@ -103,12 +148,23 @@ pub(super) struct Seen {
 impl Seen {
     /// Returns the times that the guest printed, if it ended well.
     pub(super) fn well(self, part: &str) -> Result<Vec<Latency>> {
+        self.check(part)?;
+        Ok(self.latencies)
+    }
+
+    /// Returns what the guest measured of `swath green`, if it ended well.
+    pub(super) fn green(self, part: &str) -> Result<Vec<Green>> {
+        self.check(part)?;
+        Ok(self.green)
+    }
+
+    fn check(&self, part: &str) -> Result<()> {
         if let Some(report) = self.reports.first() {
             bail!("{part}: {report}");
         }
         ensure!(self.well, "{part}: the guest ended early");
         println!("{part}: passed in {:.0} s", self.seconds);
-        Ok(self.latencies)
+        Ok(())
     }
 
     /// Returns true if something that went wrong was reported in these words.
@@ -139,6 +195,29 @@ impl Seen {
                 {
                     let heap = format!("{} {}", self.policy, self.heap);
                     self.latencies.push(Latency { heap, bytes, p50_us, p99_us });
+                }
+            }
+            [
+                "green",
+                choice,
+                "share",
+                share,
+                _,
+                _,
+                "seconds",
+                seconds,
+                "offlined",
+                offlined,
+                "failed",
+                failed,
+                ..,
+            ] => {
+                let count = |word: &str| word.parse().ok();
+                if let (Ok(share), Some(seconds), Some(offlined), Some(failed)) =
+                    (share.parse(), count(seconds), count(offlined), count(failed))
+                {
+                    let choice = (*choice).to_owned();
+                    self.green.push(Green { choice, share, seconds, offlined, failed });
                 }
             }
             _ if REPORTS.iter().any(|words| line.contains(words)) => {

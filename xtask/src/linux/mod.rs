@@ -3,6 +3,7 @@
 
 mod command;
 mod fault;
+mod green;
 mod guest;
 mod library;
 mod module;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
 
 use super::fault::FAULTS;
+use super::green;
 use super::guest::{Guest, Latency, Seen};
 use super::library::Built;
 use super::module::Source;
@@ -49,6 +50,8 @@ enum Part {
     Cma,
     /// Such a kernel with checks of locks, of leaks and of addresses, and all policies there.
     Checks,
+    /// `swath green` beside a compile, in guests with and without memory in the movable zone.
+    Green,
     /// Faults planted in the module, each of which the checks must find.
     Planted,
 }
@@ -67,7 +70,8 @@ struct Workshop<'a> {
 /// # Errors
 /// What is missing, does not build, or does not hold.
 pub(crate) fn run(metadata: &Metadata, trial: &Trial) -> Result<()> {
-    let builds = trial.parts.iter().any(|&part| part != Part::Heap);
+    let builds =
+        trial.parts.iter().any(|part| matches!(part, Part::Cma | Part::Checks | Part::Planted));
     let more = if builds { NEEDED_TO_BUILD } else { &[] };
     for (program, package) in NEEDED.iter().chain(more) {
         let found = Command::new(program).arg("--version").output().is_ok();
@@ -78,6 +82,12 @@ pub(crate) fn run(metadata: &Metadata, trial: &Trial) -> Result<()> {
     }
     let room = metadata.target_directory.join("linux").into_std_path_buf();
     fs::create_dir_all(&room)?;
+    if trial.parts.contains(&Part::Green) {
+        green::run(metadata, &room, &Packages::fetch(&room, builds)?)?;
+        if trial.parts.iter().all(|&part| part == Part::Green) {
+            return Ok(());
+        }
+    }
     let built = match Built::new(metadata, &room)? {
         Ok(built) => built,
         Err(lack) => {
@@ -94,6 +104,8 @@ pub(crate) fn run(metadata: &Metadata, trial: &Trial) -> Result<()> {
             Part::Cma => workshop.cma()?,
             Part::Checks => workshop.checks()?,
             Part::Planted => workshop.planted()?,
+            // Needs no module, and was first.
+            Part::Green => {}
         }
     }
     Ok(())
@@ -167,7 +179,7 @@ impl Workshop<'_> {
         };
         // What follows a kernel's fault tells nothing more, and may never end.
         let stops = if part == "planted" { " loglevel=5 oops=panic kasan.fault=panic" } else { "" };
-        Guest { kernel, initramfs: &initramfs, memory_mib }.run(
+        Guest { kernel, initramfs: &initramfs, memory_mib, plugged_mib: 0 }.run(
             &files,
             &format!(
                 "reserve_mem=64M:2M:swath swath_part={part} swath_seed={} swath_steps={}{stops}",

@@ -36,7 +36,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
             "swath-trace",
         ],
     ),
-    ("swath", &["swath-arch", "swath-hw", "swath-lab", "swath-trace", "swath-vm"]),
+    ("swath", &["swath-hw", "swath-lab", "swath-trace"]),
     ("swath-example-arceos", &["swath-arch", "swath-frame"]),
     ("swath-example-designs", &["swath", "swath-arch", "swath-frame", "swath-hw", "swath-lab"]),
     ("swath-example-workloads", &["swath", "swath-lab"]),

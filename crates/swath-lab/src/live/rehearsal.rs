@@ -1,23 +1,26 @@
 //! A machine that only counts: the dry run, and the model of the tests.
 
-use super::daemon::{BlockUse, Frames, Machine, Refusal};
-use crate::failure::Failure;
+use crate::live::daemon::{BlockUse, Frames, Machine, Refusal};
+use crate::live::error::LiveError;
 
 /// Blocks and their use.
 ///
 /// Invariant: what is moved out of a block is in use in others, so that the frames in use of all
 /// blocks that are online remain the same.
 #[derive(Clone, Debug)]
-pub(super) struct Rehearsal {
+pub struct Rehearsal {
     /// Of all memory, also what is in no block that is listed.
-    pub(super) frames: Frames,
-    pub(super) online: Vec<BlockUse>,
-    pub(super) offline: Vec<BlockUse>,
+    pub frames: Frames,
+    /// Blocks that are online, ascending by number.
+    pub online: Vec<BlockUse>,
+    /// Blocks that are offline, in the order in which they went.
+    pub offline: Vec<BlockUse>,
     now_ns: u64,
 }
 
 impl Rehearsal {
-    pub(super) fn new(frames: Frames, online: Vec<BlockUse>) -> Self {
+    /// A machine with these blocks online.
+    pub fn new(frames: Frames, online: Vec<BlockUse>) -> Self {
         Self { frames, online, offline: Vec::new(), now_ns: 0 }
     }
 }
@@ -35,11 +38,11 @@ impl Machine for Rehearsal {
         false
     }
 
-    fn frames(&mut self) -> Result<Frames, Failure> {
+    fn frames(&mut self) -> Result<Frames, LiveError> {
         Ok(self.frames)
     }
 
-    fn blocks(&mut self) -> Result<Vec<BlockUse>, Failure> {
+    fn blocks(&mut self) -> Result<Vec<BlockUse>, LiveError> {
         Ok(self.online.clone())
     }
 
@@ -96,7 +99,7 @@ mod tests {
     use swath_vm::migrate::MigrationConfig;
 
     use super::*;
-    use crate::green::daemon::{Choice, Event, Settings, run};
+    use crate::live::daemon::{Choice, Event, Settings, serve};
 
     const BLOCK: u64 = 1 << 15;
     const SECOND: u64 = 1_000_000_000;
@@ -141,6 +144,11 @@ mod tests {
         Rehearsal::new(Frames { total: blocks * BLOCK, free }, online)
     }
 
+    fn no_figures() -> LiveError {
+        let source = std::io::Error::other("no figures");
+        LiveError::Journal { path: "/proc/meminfo".into(), source }
+    }
+
     fn numbers(blocks: &[BlockUse]) -> BTreeSet<u64> {
         blocks.iter().map(|block| block.number).collect()
     }
@@ -161,6 +169,7 @@ mod tests {
         looks: u64,
         shares: f64,
         missing: u64,
+        reclaimed: u64,
     }
 
     impl Busy {
@@ -178,6 +187,7 @@ mod tests {
                 looks: u64::MAX,
                 shares: 0.0,
                 missing: 0,
+                reclaimed: 0,
             }
         }
 
@@ -240,16 +250,12 @@ mod tests {
             false
         }
 
-        fn frames(&mut self) -> Result<Frames, Failure> {
+        fn frames(&mut self) -> Result<Frames, LiveError> {
             self.looks -= 1;
-            if self.looks == 0 {
-                Err(Failure::new(1, "no figures"))
-            } else {
-                self.rehearsal.frames()
-            }
+            if self.looks == 0 { Err(no_figures()) } else { self.rehearsal.frames() }
         }
 
-        fn blocks(&mut self) -> Result<Vec<BlockUse>, Failure> {
+        fn blocks(&mut self) -> Result<Vec<BlockUse>, LiveError> {
             self.rehearsal.blocks()
         }
 
@@ -268,7 +274,18 @@ mod tests {
             self.rehearsal.online(number)
         }
 
-        fn reclaim(&mut self, _: u64) {}
+        /// Frees what was read from files, which is all that is movable here.
+        fn reclaim(&mut self, frames: u64) {
+            self.reclaimed += frames;
+            let mut left = frames;
+            for block in &mut self.rehearsal.online {
+                let part = left.min(block.movable);
+                block.movable -= part;
+                block.free += part;
+                self.rehearsal.frames.free += part;
+                left -= part;
+            }
+        }
     }
 
     #[test]
@@ -281,7 +298,7 @@ mod tests {
             let before = numbers(&busy.rehearsal.online);
             let mut emptied = 0;
             let mut open = Vec::new();
-            let (summary, result) = run(&mut busy, &settings(), &mut |event| match event {
+            let (summary, result) = serve(&mut busy, &settings(), &mut |event| match event {
                 Event::Emptied { number, .. } => {
                     emptied += 1;
                     open.push(*number);
@@ -309,7 +326,7 @@ mod tests {
         let mut busy = Busy::new(7, 16);
         busy.pinned = (8..16).collect();
         let (summary, _) =
-            run(&mut busy, &Settings { for_ns: Some(3600 * SECOND), ..settings() }, &mut |_| {});
+            serve(&mut busy, &Settings { for_ns: Some(3600 * SECOND), ..settings() }, &mut |_| {});
         for number in busy.pinned {
             let at: Vec<u64> =
                 busy.tried.iter().filter(|(_, n)| *n == number).map(|(at, _)| *at).collect();
@@ -331,19 +348,38 @@ mod tests {
             let mut busy = Busy::new(looks, 12);
             let before = numbers(&busy.rehearsal.online);
             busy.looks = looks;
-            let (_, result) = run(&mut busy, &settings(), &mut |_| {});
-            assert_eq!(result.err().unwrap().message, "no figures");
+            let (_, result) = serve(&mut busy, &settings(), &mut |_| {});
+            assert!(matches!(result, Err(LiveError::Journal { .. })));
             assert_eq!(numbers(&busy.rehearsal.online), before);
         }
         // A block that does not come is named, and the others come all the same.
         let mut busy = Busy::new(3, 24);
         busy.burst_frames = BLOCK / 8;
         busy.stuck = (0..24).filter(|number| number % 5 == 0).collect();
-        let (summary, result) = run(&mut busy, &settings(), &mut |_| {});
+        let (summary, result) = serve(&mut busy, &settings(), &mut |_| {});
         assert!(result.is_ok() && !summary.left.is_empty());
         let left: BTreeSet<u64> = summary.left.iter().copied().collect();
         assert_eq!(numbers(&busy.rehearsal.offline), left);
         assert!(left.is_subset(&busy.stuck));
+    }
+
+    #[test]
+    fn what_can_be_read_again_makes_room() {
+        for (reclaimed_frames, goes) in [(0, false), (BLOCK / 64, false), (BLOCK, true)] {
+            let mut busy = Busy::new(11, 16);
+            // Four fifths of each block, and 2.2 blocks free in all: two stay free, and what is in
+            // use has no room.
+            for block in &mut busy.rehearsal.online {
+                let free = BLOCK * 11 / 80;
+                (block.movable, block.unmovable, block.free) = (BLOCK - free, 0, free);
+            }
+            busy.rehearsal.frames.free = 16 * (BLOCK * 11 / 80);
+            let settings = Settings { reclaimed_frames, ..settings() };
+            let (summary, _) = serve(&mut busy, &settings, &mut |_| {});
+            assert_eq!(summary.offlined > 0, goes, "{reclaimed_frames}: {summary:?}");
+            assert_eq!(summary.reclaimed_frames, busy.reclaimed);
+            assert_eq!(busy.reclaimed > 0, goes);
+        }
     }
 
     #[test]
@@ -355,7 +391,7 @@ mod tests {
                 Settings { offline_frames_max: 3 * BLOCK, moved_frames_per_s: 64, ..settings() };
             let mut most = 0;
             let mut now = 0i64;
-            let (summary, _) = run(&mut busy, &limited, &mut |event| {
+            let (summary, _) = serve(&mut busy, &limited, &mut |event| {
                 now += match event {
                     Event::Emptied { .. } => 1,
                     Event::Opened { .. } => -1,
@@ -371,7 +407,7 @@ mod tests {
         // The naive choice tries what cannot go, too.
         let mut busy = Busy::new(5, 24);
         let highest = Settings { choice: Choice::Highest, ..settings() };
-        let (summary, _) = run(&mut busy, &highest, &mut |_| {});
+        let (summary, _) = serve(&mut busy, &highest, &mut |_| {});
         assert!(summary.failed > 0);
         assert!(busy.tried.iter().all(|(_, number)| *number > 0), "one that cannot go");
     }

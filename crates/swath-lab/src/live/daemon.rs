@@ -17,7 +17,7 @@ use swath_vm::migrate::{
     BankCandidate, Daemon, MigrationConfig, MigrationStep, MovableBanks, Owners, Stuck,
 };
 
-use crate::failure::Failure;
+use crate::live::error::LiveError;
 
 /// The number of times that a block's pause after a refusal is doubled.
 const DOUBLINGS_MAX: u32 = 6;
@@ -29,23 +29,26 @@ const IN_VAIN_MAX: u32 = 4;
 ///
 /// Invariant: the counts sum to at most the block's frames; the rest are holes.
 #[derive(Clone, Debug)]
-pub(super) struct BlockUse {
+pub struct BlockUse {
     /// Its number.
-    pub(super) number: u64,
+    pub number: u64,
     /// Its frames.
-    pub(super) frames: Extent,
-    /// Returns true if the kernel puts nothing into its zone that cannot move.
-    pub(super) in_movable_zone: bool,
-    /// Returns true if it lies in one zone, not below an address that devices need, and the kernel
+    pub frames: Extent,
+    /// True if the kernel puts nothing into its zone that cannot move.
+    pub in_movable_zone: bool,
+    /// True if it lies in one zone, not below an address that devices need, and the kernel
     /// can take it offline.
-    pub(super) can_go: bool,
-    pub(super) free: u64,
-    pub(super) movable: u64,
-    pub(super) unmovable: u64,
+    pub can_go: bool,
+    /// Frames that are free.
+    pub free: u64,
+    /// Frames in use that the kernel can move.
+    pub movable: u64,
+    /// Frames that it cannot.
+    pub unmovable: u64,
     /// Frames that Linux marks as nothing.
-    pub(super) unmarked: u64,
+    pub unmarked: u64,
     /// Frames of its zone in per-CPU lists: what an unmarked frame may be.
-    pub(super) in_cpu_lists: u64,
+    pub in_cpu_lists: u64,
 }
 
 impl BlockUse {
@@ -55,7 +58,7 @@ impl BlockUse {
     }
 
     /// Returns true if everything in it can move, as far as its frames tell.
-    pub(super) fn is_movable(&self) -> bool {
+    pub fn is_movable(&self) -> bool {
         let marked = self.free + self.movable + self.unmarked + self.unmovable;
         let has_holes = marked < self.frames.count;
         let unmarked_are_free = self.in_movable_zone || self.unmarked <= self.in_cpu_lists;
@@ -66,28 +69,35 @@ impl BlockUse {
 /// Reasons why a block is not offline.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Refusal {
+pub enum Refusal {
+    /// The kernel could not move what lies in it.
     #[error("something in it cannot move")]
     Busy,
+    /// The timeout was over.
     #[error("it took too long")]
     TimedOut,
+    /// Programs needed the memory.
     #[error("memory became scarce meanwhile")]
     Scarce,
+    /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
+    /// Any other reason of the system's.
     #[error("{0}")]
     System(String),
 }
 
 /// The memory that is online.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frames {
-    pub(super) total: u64,
-    pub(super) free: u64,
+pub struct Frames {
+    /// All of them.
+    pub total: u64,
+    /// Those that are free.
+    pub free: u64,
 }
 
 /// A machine whose memory blocks go offline and online.
-pub(super) trait Machine {
+pub trait Machine {
     /// Nanoseconds since some time.
     fn now_ns(&self) -> u64;
 
@@ -98,15 +108,27 @@ pub(super) trait Machine {
     fn is_stopped(&self) -> bool;
 
     /// Counts the frames of the memory that is online, and those of them that are free.
-    fn frames(&mut self) -> Result<Frames, Failure>;
+    ///
+    /// # Errors
+    /// What the kernel does not tell.
+    fn frames(&mut self) -> Result<Frames, LiveError>;
 
     /// Reads the use of the blocks that are online.
-    fn blocks(&mut self) -> Result<Vec<BlockUse>, Failure>;
+    ///
+    /// # Errors
+    /// What the kernel does not tell.
+    fn blocks(&mut self) -> Result<Vec<BlockUse>, LiveError>;
 
     /// Takes a block offline; not if free memory falls below `low_frames` meanwhile.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; the block is online as before.
     fn offline(&mut self, block: &BlockUse, low_frames: u64) -> Result<(), Refusal>;
 
     /// Brings a block online that [`offline`](Self::offline) took.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; the block is offline as before.
     fn online(&mut self, number: u64) -> Result<(), Refusal>;
 
     /// Asks the system to free so many frames of what it can read again.
@@ -115,7 +137,7 @@ pub(super) trait Machine {
 
 /// The order in which blocks are tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Choice {
+pub enum Choice {
     /// The one with the fewest frames in use of those in which all can move.
     Emptiest,
     /// The one at the highest address that the kernel calls removable, as chmem does, whatever lies
@@ -125,37 +147,65 @@ pub(super) enum Choice {
 
 /// The daemon's settings.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) choice: Choice,
-    pub(super) migration: MigrationConfig,
+pub struct Settings {
+    /// The order in which blocks are tried.
+    pub choice: Choice,
+    /// Pace and choice, as in a kernel.
+    pub migration: MigrationConfig,
     /// Below so many free frames a block comes online.
-    pub(super) low_frames: u64,
+    pub low_frames: u64,
     /// Frames that may be offline.
-    pub(super) offline_frames_max: u64,
+    pub offline_frames_max: u64,
     /// Frames that may be moved in a second, on average.
-    pub(super) moved_frames_per_s: u64,
+    pub moved_frames_per_s: u64,
     /// Frames that may be reclaimed in an interval for the sake of a block.
-    pub(super) reclaimed_frames: u64,
+    pub reclaimed_frames: u64,
     /// Nanoseconds from one look at the free memory to the next.
-    pub(super) poll_ns: u64,
+    pub poll_ns: u64,
     /// Ends when nothing is worth it any more.
-    pub(super) ends_when_idle: bool,
+    pub ends_when_idle: bool,
     /// Ends after so many nanoseconds.
-    pub(super) for_ns: Option<u64>,
+    pub for_ns: Option<u64>,
 }
 
 /// Something that happened to a block.
 #[derive(Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Event {
+pub enum Event {
     /// It went offline.
-    Emptied { number: u64, moved_frames: u64, took_ns: u64 },
+    Emptied {
+        /// The block.
+        number: u64,
+        /// Frames that were moved out of it.
+        moved_frames: u64,
+        /// Nanoseconds that it took.
+        took_ns: u64,
+    },
     /// It did not.
-    Refused { number: u64, refusal: Refusal, took_ns: u64 },
+    Refused {
+        /// The block.
+        number: u64,
+        /// The reason.
+        refusal: Refusal,
+        /// Nanoseconds until it was given up.
+        took_ns: u64,
+    },
     /// It came online again.
-    Opened { number: u64, free_frames: u64, took_ns: u64 },
+    Opened {
+        /// The block.
+        number: u64,
+        /// Frames that were free before.
+        free_frames: u64,
+        /// Nanoseconds that it took.
+        took_ns: u64,
+    },
     /// It did not, and is tried again.
-    StaysOffline { number: u64, refusal: Refusal },
+    StaysOffline {
+        /// The block.
+        number: u64,
+        /// The reason.
+        refusal: Refusal,
+    },
 }
 
 impl fmt::Display for Event {
@@ -184,27 +234,27 @@ impl fmt::Display for Event {
 
 /// The daemon's work in figures.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub(super) struct Summary {
+pub struct Summary {
     /// Seconds that it ran.
-    pub(super) seconds: f64,
+    pub seconds: f64,
     /// Blocks taken offline.
-    pub(super) offlined: u64,
+    pub offlined: u64,
     /// Blocks that were tried and stayed online, but for those given up as memory was needed or
     /// the user interrupted.
-    pub(super) failed: u64,
+    pub failed: u64,
     /// Blocks given up as memory was needed.
-    pub(super) given_up: u64,
+    pub given_up: u64,
     /// Blocks brought online as memory was needed.
-    pub(super) opened: u64,
+    pub opened: u64,
     /// Frames that were moved.
-    pub(super) moved_frames: u64,
+    pub moved_frames: u64,
     /// Frames that the system was asked to free.
-    pub(super) reclaimed_frames: u64,
+    pub reclaimed_frames: u64,
     /// Of the free memory, online and offline, the share that was offline, on average over time;
     /// none if no time passed.
-    pub(super) offline_share: Option<f64>,
+    pub offline_share: Option<f64>,
     /// Blocks that could not be brought online at the end.
-    pub(super) left: Vec<u64>,
+    pub left: Vec<u64>,
 }
 
 /// The blocks, as the migration daemon sees them.
@@ -315,25 +365,25 @@ struct State {
 /// # Errors
 /// What the machine could not tell; everything is brought online all the same. The summary names
 /// the blocks that could not be.
-pub(super) fn run<M: Machine>(
+pub fn serve<M: Machine>(
     machine: &mut M,
     settings: &Settings,
     tell: &mut dyn FnMut(&Event),
-) -> (Summary, Result<(), Failure>) {
+) -> (Summary, Result<(), LiveError>) {
     let mut state =
         State { offline: Vec::new(), refusals: BTreeMap::new(), summary: Summary::default() };
-    let result = state.serve(machine, settings, tell);
+    let result = state.work(machine, settings, tell);
     state.put_back(machine, tell);
     (state.summary, result)
 }
 
 impl State {
-    fn serve<M: Machine>(
+    fn work<M: Machine>(
         &mut self,
         machine: &mut M,
         settings: &Settings,
         tell: &mut dyn FnMut(&Event),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LiveError> {
         let mut daemon = Daemon::new(settings.migration);
         let began = machine.now_ns();
         let (mut next, mut seen, mut share, mut scarce_until) = (began, began, 0.0, 0);

@@ -1,19 +1,17 @@
-//! The command's arguments and what it prints.
+//! `swath green`: takes the memory blocks that a running Linux does not need offline.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::failure::Failure;
+use crate::progress::{INTERRUPTED, watch_for_interrupts};
 use clap::Args;
 use serde_json::json;
+use swath_lab::live::{
+    BlockUse, Choice, DamonReclaim, Event, Frames, Journal, Linux, LiveError, Machine, RECLAIM,
+    Rehearsal, Settings, Summary, frames, serve, uses,
+};
 use swath_trace::inspect::MachineMemory;
-use swath_vm::migrate::MigrationConfig;
-
-use super::daemon::{self, BlockUse, Choice, Event, Frames, Machine, Settings, Summary};
-use super::journal::Journal;
-use super::linux::{self, Linux, RECLAIM, bring_online};
-use super::rehearsal::Rehearsal;
-use crate::failure::Failure;
-use crate::progress::watch_for_interrupts;
 
 /// The time from one look at the free memory to the next.
 const POLL: Duration = Duration::from_millis(50);
@@ -64,6 +62,10 @@ pub(crate) struct GreenArgs {
     /// again (memory.reclaim of cgroup version 2).
     #[arg(long, value_name = "MIB", default_value_t = 0)]
     reclaim: u64,
+    /// Let the kernel free what was not used for long, as DAMON finds it (DAMON_RECLAIM); it is
+    /// switched back at the end.
+    #[arg(long, requires = "apply")]
+    damon: bool,
     /// Which block is tried.
     #[arg(long, value_enum, default_value_t = Choice::Emptiest)]
     choose: Choice,
@@ -93,7 +95,7 @@ impl GreenArgs {
         }
         Ok(Settings {
             choice: self.choose,
-            migration: MigrationConfig {
+            migration: swath_lab::live::MigrationConfig {
                 interval_ns: self.interval * 1_000_000,
                 retry_ns: self.retry * 1_000_000_000,
                 occupied_permille_max: self.fullest * 10,
@@ -111,13 +113,20 @@ impl GreenArgs {
     }
 }
 
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Self {
+        let is_use = matches!(error, LiveError::AtWork { .. } | LiveError::LeftOffline { .. });
+        Self::new(if is_use { 2 } else { 1 }, error)
+    }
+}
+
 /// Lists what would go offline, or runs the daemon.
 pub(crate) fn run(args: &GreenArgs) -> Result<(), Failure> {
     if args.put_back {
         return put_back(args);
     }
     let memory = MachineMemory::read().map_err(|error| Failure::new(1, error))?;
-    let (frames, blocks) = (linux::frames()?, linux::uses(&memory)?);
+    let (frames, blocks) = (frames()?, uses(&memory)?);
     let block_frames = blocks.first().map_or(0, |block| block.frames.count);
     let settings = args.settings(frames.total, block_frames)?;
     if !args.json {
@@ -127,23 +136,17 @@ pub(crate) fn run(args: &GreenArgs) -> Result<(), Failure> {
         return rehearse(args, Rehearsal::new(frames, blocks), &settings);
     }
     let journal = Journal::open(&args.journal)?;
-    if !journal.offline().is_empty() {
-        let what = format!(
-            "{}: a run that was killed left {} blocks offline; `swath green --put-back` brings them online",
-            args.journal.display(),
-            journal.offline().len()
-        );
-        return Err(Failure::new(2, what));
-    }
+    journal.check_empty()?;
     watch_for_interrupts();
-    let mut machine = Linux::new(memory, journal, Duration::from_secs(args.timeout));
+    let _damon = args.damon.then(DamonReclaim::start).transpose()?;
+    let mut machine = Linux::new(memory, journal, Duration::from_secs(args.timeout), &INTERRUPTED);
     let began = std::time::Instant::now();
     let (summary, result) =
-        daemon::run(&mut machine, &settings, &mut |event| print(args, began.elapsed(), event));
+        serve(&mut machine, &settings, &mut |event| print(args, began.elapsed(), event));
     let closed = machine.close();
     print_summary(args, &summary);
     result?;
-    closed.map_err(|error| Failure::new(1, format!("{}: {error}", args.journal.display())))?;
+    closed?;
     all_online(&summary.left)
 }
 
@@ -159,7 +162,7 @@ fn put_back(args: &GreenArgs) -> Result<(), Failure> {
     let mut journal = Journal::open(&args.journal)?;
     let mut left = Vec::new();
     for (number, _) in journal.offline().to_vec().into_iter().rev() {
-        match bring_online(&mut journal, number) {
+        match journal.bring_online(number) {
             Ok(()) => say!("memory{number} online"),
             Err(refusal) => {
                 say!("memory{number} does not come online: {refusal}");
@@ -167,8 +170,7 @@ fn put_back(args: &GreenArgs) -> Result<(), Failure> {
             }
         }
     }
-    let closed = journal.close();
-    closed.map_err(|error| Failure::new(1, format!("{}: {error}", args.journal.display())))?;
+    journal.close()?;
     all_online(&left)
 }
 
@@ -205,7 +207,7 @@ fn print_blocks(frames: Frames, blocks: &[BlockUse], settings: &Settings) {
 fn rehearse(args: &GreenArgs, mut machine: Rehearsal, settings: &Settings) -> Result<(), Failure> {
     let before = machine.frames()?;
     let mut gone = (0, 0);
-    let (_, result) = daemon::run(&mut machine, settings, &mut |event| {
+    let (_, result) = serve(&mut machine, settings, &mut |event| {
         if let Event::Emptied { number, moved_frames, .. } = event {
             gone = (gone.0 + 1, gone.1 + moved_frames);
             if args.json {

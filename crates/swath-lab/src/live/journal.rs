@@ -7,13 +7,13 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::live::error::LiveError;
 
 /// Longer files are none of ours.
 const LEN_BYTES_MAX: u64 = 1 << 24;
 
 /// The journal's file, locked.
-pub(super) struct Journal {
+pub struct Journal {
     file: File,
     path: PathBuf,
     /// Blocks that may be offline, with the state that undoes it, in the order in which they went.
@@ -22,22 +22,26 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Opens the journal, and reads what a run before has left.
-    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
-        let failed = |error: io::Error| Failure::new(1, format!("{}: {error}", path.display()));
+    ///
+    /// # Errors
+    /// [`LiveError`]: the file cannot be read, is none of ours, or another run has it.
+    pub fn open(path: &Path) -> Result<Self, LiveError> {
+        let failed = |source| LiveError::Journal { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
         let mut file = options.read(true).append(true).create(true).open(path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let path = path.display();
-                return Err(Failure::new(2, format!("{path}: another `swath green` is at work")));
+                return Err(LiveError::AtWork { path: path.to_owned() });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let mut text = String::new();
         (&mut file).take(LEN_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-        let offline = parse(&text).map_err(|(line, what)| {
-            Failure::new(1, format!("{}, line {line}: {what}", path.display()))
+        let offline = parse(&text).map_err(|(line, what)| LiveError::JournalLine {
+            path: path.to_owned(),
+            line,
+            what,
         })?;
         // What was begun of a last line would stand before the next.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
@@ -45,18 +49,35 @@ impl Journal {
         Ok(Self { file, path: path.to_owned(), offline })
     }
 
-    pub(super) fn offline(&self) -> &[(u64, String)] {
+    /// The blocks that may be offline, each with the state that undoes it, in the order in which
+    /// they went.
+    pub fn offline(&self) -> &[(u64, String)] {
         &self.offline
     }
 
     /// Returns the state that undoes a block's being offline.
-    pub(super) fn state_of(&self, number: u64) -> Option<&str> {
+    pub fn state_of(&self, number: u64) -> Option<&str> {
         let (_, state) = self.offline.iter().find(|(other, _)| *other == number)?;
         Some(state)
     }
 
+    /// Fails if a run that was killed has left blocks offline.
+    ///
+    /// # Errors
+    /// [`LiveError::LeftOffline`].
+    pub fn check_empty(&self) -> Result<(), LiveError> {
+        let blocks = self.offline.len();
+        if blocks == 0 {
+            return Ok(());
+        }
+        Err(LiveError::LeftOffline { path: self.path.clone(), blocks })
+    }
+
     /// Notes that a block may be offline from now on.
-    pub(super) fn add(&mut self, number: u64, state: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The system's, if the file cannot be written.
+    pub fn add(&mut self, number: u64, state: &str) -> io::Result<()> {
         self.file.write_all(format!("- {number} {state}\n").as_bytes())?;
         self.offline.push((number, state.to_owned()));
         Ok(())
@@ -64,14 +85,20 @@ impl Journal {
 
     /// Notes that a block is online. If that cannot be written, a run after this one finds it
     /// online and says so.
-    pub(super) fn remove(&mut self, number: u64) {
+    pub fn remove(&mut self, number: u64) {
         self.offline.retain(|(other, _)| *other != number);
         let _ = self.file.write_all(format!("+ {number}\n").as_bytes());
     }
 
     /// Removes the file if nothing is offline.
-    pub(super) fn close(self) -> io::Result<()> {
-        if self.offline.is_empty() { fs::remove_file(&self.path) } else { Ok(()) }
+    ///
+    /// # Errors
+    /// The system's, if the file cannot be removed.
+    pub fn close(self) -> Result<(), LiveError> {
+        if !self.offline.is_empty() {
+            return Ok(());
+        }
+        fs::remove_file(&self.path).map_err(|source| LiveError::Journal { path: self.path, source })
     }
 }
 
@@ -112,7 +139,7 @@ mod tests {
         journal.remove(9);
         // Locked as long as it is open.
         let locked = Journal::open(&path).err().unwrap();
-        assert!(locked.code == 2 && locked.message.contains("at work"), "{}", locked.message);
+        assert!(matches!(locked, LiveError::AtWork { .. }), "{locked}");
         drop(journal);
         // The writer was killed within a line.
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
