@@ -15,6 +15,7 @@ macro_rules! say {
     }};
 }
 
+mod age;
 mod compare;
 mod export;
 mod failure;
@@ -74,6 +75,9 @@ enum Command {
     /// Say how many huge pages this Linux machine can have, at once, after
     /// compaction and never, and what blocks each.
     Inspect(inspect::InspectArgs),
+    /// Bring the free memory of this Linux machine into a stated shape, and keep
+    /// it there.
+    Age(age::AgeArgs),
     /// Take the memory blocks that this Linux machine does not need offline, as
     /// the green memory manager does, and bring them online again.
     Green(green::GreenArgs),
@@ -135,6 +139,7 @@ pub fn main() -> ExitCode {
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Film(args) => film::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Age(args) => age::run(&args),
         Command::Green(args) => green::run(&args),
         Command::SetMemoryBlock { file, state } => {
             code = swath_lab::live::set_memory_block(&file, &state);

@@ -3,9 +3,9 @@
 
 mod command;
 mod fault;
-mod green;
 mod guest;
 mod library;
+mod live;
 mod module;
 mod packages;
 mod trial;

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
 
 use super::fault::FAULTS;
-use super::green;
 use super::guest::{Guest, Latency, Seen};
 use super::library::Built;
+use super::live;
 use super::module::Source;
 use super::packages::{Kernel, Packages};
 
@@ -52,6 +52,8 @@ enum Part {
     Checks,
     /// `swath green` beside a compile, in guests with and without memory in the movable zone.
     Green,
+    /// `swath age` in a guest: its free memory in a stated shape, at rest and under load.
+    Age,
     /// Faults planted in the module, each of which the checks must find.
     Planted,
 }
@@ -82,11 +84,16 @@ pub(crate) fn run(metadata: &Metadata, trial: &Trial) -> Result<()> {
     }
     let room = metadata.target_directory.join("linux").into_std_path_buf();
     fs::create_dir_all(&room)?;
-    if trial.parts.contains(&Part::Green) {
-        green::run(metadata, &room, &Packages::fetch(&room, builds)?)?;
-        if trial.parts.iter().all(|&part| part == Part::Green) {
-            return Ok(());
+    let packages = Packages::fetch(&room, builds)?;
+    for part in &trial.parts {
+        match part {
+            Part::Green => live::green(metadata, &room, &packages)?,
+            Part::Age => live::age(metadata, &room, &packages, trial.seed)?,
+            _ => {}
         }
+    }
+    if trial.parts.iter().all(|part| matches!(part, Part::Green | Part::Age)) {
+        return Ok(());
     }
     let built = match Built::new(metadata, &room)? {
         Ok(built) => built,
@@ -96,7 +103,6 @@ pub(crate) fn run(metadata: &Metadata, trial: &Trial) -> Result<()> {
         }
     };
     let root = metadata.workspace_root.clone().into_std_path_buf();
-    let packages = Packages::fetch(&room, builds)?;
     let workshop = Workshop { trial, root, room, built, packages };
     for part in &trial.parts {
         match part {
@@ -104,8 +110,8 @@ pub(crate) fn run(metadata: &Metadata, trial: &Trial) -> Result<()> {
             Part::Cma => workshop.cma()?,
             Part::Checks => workshop.checks()?,
             Part::Planted => workshop.planted()?,
-            // Needs no module, and was first.
-            Part::Green => {}
+            // They need no module, and were first.
+            Part::Green | Part::Age => {}
         }
     }
     Ok(())

@@ -38,6 +38,12 @@ pub enum LiveError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Memory cannot be taken, given back, or its frames are not known.
+    #[error("memory is held page by page: {source}")]
+    Hold {
+        /// The system's reason.
+        source: io::Error,
+    },
     /// Another run holds the journal.
     #[error("{path}: another `swath green` is at work")]
     AtWork {

@@ -75,6 +75,7 @@ const MODULES: &[&str] = &[
     "crates/swath-heap/src/pool/record.rs",
     "crates/swath-heap/src/resize.rs",
     "crates/swath-heap/tests/",
+    "crates/swath-lab/src/live/hold.rs",
     "crates/swath-lab/src/papers/clmalloc/allocator.rs",
     "crates/swath-lab/src/papers/clmalloc/blocks.rs",
     "crates/swath-lab/src/papers/clmalloc/memory.rs",

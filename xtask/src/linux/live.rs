@@ -1,6 +1,5 @@
-//! `swath green` in a guest: its memory blocks, a compile as load.
+//! The program on a running Linux: `swath green` and `swath age` in guests.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,26 +34,56 @@ const MACHINES: &[Machine] = &[
     Machine { name: "kernel zones", boot_mib: 6144, plugged_mib: 0 },
 ];
 
-/// Runs the guests, and judges what they measured.
-pub(super) fn run(metadata: &Metadata, room: &Path, packages: &Packages) -> Result<()> {
+/// The program in a guest, without what it compiles.
+fn program(
+    metadata: &Metadata,
+    packages: &Packages,
+    steps: &str,
+) -> Result<Vec<(String, PathBuf)>> {
     let root = metadata.workspace_root.as_std_path();
     run_well(Command::new("cargo").args(["build", "--release", "-p", "swath"]).current_dir(root))?;
     let swath = metadata.target_directory.join("release/swath").into_std_path_buf();
+    let mut files = vec![
+        ("init".to_owned(), root.join("linux/test/init")),
+        ("steps".to_owned(), root.join("linux/test").join(steps)),
+        ("bin/busybox".to_owned(), packages.root.join("bin/busybox")),
+    ];
+    add(&mut files, "swath", swath)?;
+    Ok(files)
+}
+
+/// Adds a program with its libraries, of which those that are there already are the same.
+fn add(files: &mut Vec<(String, PathBuf)>, name: &str, program: PathBuf) -> Result<()> {
+    for path in libraries_of(&program)? {
+        let name = path.to_string_lossy().trim_start_matches('/').to_owned();
+        if !files.iter().any(|(other, _)| *other == name) {
+            files.push((name, path));
+        }
+    }
+    files.push((format!("bin/{name}"), program));
+    Ok(())
+}
+
+/// Brings a guest's memory into pieces, again and again.
+pub(super) fn age(metadata: &Metadata, room: &Path, packages: &Packages, seed: u64) -> Result<()> {
+    let mut files = program(metadata, packages, "age")?;
+    let snapshot = metadata.workspace_root.join("crates/swath-lab/data/machine.swsnap");
+    files.push(("machine.swsnap".to_owned(), snapshot.into_std_path_buf()));
+    let kernel = packages.kernel()?;
+    let initramfs = room.join("age.cpio");
+    let guest = Guest { kernel: &kernel, initramfs: &initramfs, memory_mib: 1536, plugged_mib: 0 };
+    let words = format!("swath_part=age swath_seed={seed}");
+    guest.run(&files, &words)?.green("age").map(drop)
+}
+
+/// Runs a compile under the daemon, and judges what the guests measured.
+pub(super) fn green(metadata: &Metadata, room: &Path, packages: &Packages) -> Result<()> {
     let cc1 = PathBuf::from(printed(Command::new("gcc").arg("-print-prog-name=cc1"))?.trim());
     let assembler = PathBuf::from(printed(Command::new("gcc").arg("-print-prog-name=as"))?.trim());
     let assembler = which(&assembler)?;
-    let mut files = vec![
-        ("init".to_owned(), root.join("linux/test/init")),
-        ("steps".to_owned(), root.join("linux/test/green")),
-        ("bin/busybox".to_owned(), packages.root.join("bin/busybox")),
-    ];
-    let mut libraries = BTreeSet::new();
-    for (name, program) in [("swath", swath), ("cc1", cc1), ("as", assembler)] {
-        libraries.extend(libraries_of(&program)?);
-        files.push((format!("bin/{name}"), program));
-    }
-    let named = |path: PathBuf| (path.to_string_lossy().trim_start_matches('/').to_owned(), path);
-    files.extend(libraries.into_iter().map(named));
+    let mut files = program(metadata, packages, "green")?;
+    add(&mut files, "cc1", cc1)?;
+    add(&mut files, "as", assembler)?;
     files.extend(preprocessed(metadata, room)?);
     let kernel = packages.kernel()?;
     for machine in MACHINES {

@@ -1,0 +1,308 @@
+//! A running machine in pieces: free memory of a stated shape, kept under load.
+//!
+//! All free memory but what the kernel needs is taken, page by page; then those pages are given back
+//! whose frames make up free runs of the stated lengths. What is held is ordinary memory, the cache of
+//! a file, pages of the kernel's that cannot move, or pinned, in stated shares. It is looked at again and
+//! again, and mended where the machine's work has changed it. Everything is this process's, so that
+//! it is free again when it ends, however it does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+use swath_arch::Extent;
+use swath_trace::inspect::MachineMemory;
+
+use crate::live::error::LiveError;
+use crate::live::hold::{Pages, Pipes};
+use crate::live::linux::frames;
+use crate::live::shape::{Shape, choose};
+use crate::source::memory::random;
+
+/// Pages that are taken at a time.
+const CHUNK: usize = 256;
+
+/// Of all memory, what the kernel keeps beside its own minimum, as the inverse.
+const SPARE: u64 = 200;
+
+/// Looks in a row at which memory may be of another shape, before all of it is taken anew.
+const PATIENCE: u32 = 3;
+
+/// The stream of random numbers.
+const STREAM: u64 = 0x6c69_7665;
+
+/// The settings of [`age`].
+#[derive(Clone, Debug)]
+pub struct AgeSettings {
+    /// The shape of free memory.
+    pub target: Shape,
+    /// Of what is held, the share that is the cache of a file.
+    pub cache: f64,
+    /// The folder of that file.
+    pub cache_folder: PathBuf,
+    /// Of what is held, the share of pages of the kernel's that cannot move.
+    pub kernel: f64,
+    /// Of what is held, the share that is pinned.
+    pub pinned: f64,
+    /// The distance from the target that is near enough, and the part of the free memory that may be
+    /// missing or too much.
+    pub tolerance: f64,
+    /// The seed of what is drawn.
+    pub seed: u64,
+    /// The time from one look to the next; the kernel's own lists are emptied about once a second.
+    pub interval: Duration,
+    /// The time to the end, if there is one.
+    pub lasts: Option<Duration>,
+}
+
+/// A look at the memory.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct AgeLook {
+    /// The shape of free memory.
+    pub shape: Shape,
+    /// Its distance from the target.
+    pub distance: f64,
+    /// True if shape and amount are near enough.
+    pub is_near: bool,
+    /// Pages held: all, of the file's cache, of the kernel's, and pinned.
+    pub held: [u64; 4],
+}
+
+/// What is held, and of which a part was given back.
+///
+/// Invariant: `given_back` has the pages of `pages` that were taken once and are not there.
+struct Held {
+    /// Anonymous memory, and a file's cache.
+    pages: [Pages; 2],
+    taken: [usize; 2],
+    given_back: Vec<(usize, usize)>,
+    pinned: BTreeSet<(usize, usize)>,
+    kernel: Pipes,
+    pins: Pipes,
+}
+
+/// Brings the machine's free memory into the shape and keeps it there until it is stopped, or its
+/// time is over; `tell` has each look. Returns the last one. O(n × log n) for n frames at a look.
+///
+/// # Errors
+/// [`LiveError`]; what was held is given back.
+pub fn age(
+    settings: &AgeSettings,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Duration, &AgeLook),
+) -> Result<Option<AgeLook>, LiveError> {
+    let hold = |source| LiveError::Hold { source };
+    let mut random = random(settings.seed, STREAM);
+    let mut memory = MachineMemory::read()?;
+    let now = frames()?;
+    let wanted = (settings.target.free * now.total as f64).round() as u64;
+    let floor = floor(now.total).min(wanted);
+    // If memory becomes scarce, this is what the kernel ends.
+    fs::write("/proc/self/oom_score_adj", "1000").map_err(hold)?;
+    let room = now.free as usize;
+    let mut held = Held {
+        pages: [
+            Pages::anonymous(room).map_err(hold)?,
+            Pages::cached(&settings.cache_folder, room).map_err(hold)?,
+        ],
+        taken: [0; 2],
+        given_back: Vec::new(),
+        pinned: BTreeSet::new(),
+        kernel: Pipes::default(),
+        pins: Pipes::default(),
+    };
+    let began = Instant::now();
+    let (mut last, mut far) = (None, PATIENCE);
+    let is_over = || {
+        stop.load(Ordering::Relaxed) || settings.lasts.is_some_and(|lasts| began.elapsed() >= lasts)
+    };
+    while !is_over() {
+        let all = memory.units().len();
+        if far >= PATIENCE {
+            held.take(settings, floor, &mut random, stop).map_err(hold)?;
+            memory.read_again(0..all)?;
+            far = 0;
+        }
+        let free = memory.free_runs();
+        if free.sum > wanted {
+            let more = (free.sum - wanted) as usize;
+            held.take_again(more).map_err(hold)?;
+        }
+        let runs = held.runs().map_err(hold)?;
+        let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
+        let chosen = choose(&settings.target, wanted, &free, &extents, &mut random);
+        held.give_back(&runs, &chosen).map_err(hold)?;
+        if held.pinned.is_empty() && settings.pinned > 0.0 {
+            held.pin(settings.pinned, &mut random).map_err(hold)?;
+        }
+        // Until the machine's work has changed it.
+        loop {
+            rest(settings.interval, &is_over);
+            memory.read_again(0..all)?;
+            let look = held.look(settings, now.total, wanted, &memory);
+            tell(began.elapsed(), &look);
+            let is_near = look.is_near;
+            last = Some(look);
+            if is_over() {
+                return Ok(last);
+            }
+            if !is_near {
+                far += 1;
+                break;
+            }
+            far = 0;
+        }
+    }
+    Ok(last)
+}
+
+/// Frames that stay free while all others are taken: above that the kernel reclaims nothing.
+fn floor(total: u64) -> u64 {
+    let text = fs::read_to_string("/proc/sys/vm/min_free_kbytes").unwrap_or_default();
+    let min: u64 = text.trim().parse().unwrap_or(0);
+    min / 2 + total / SPARE
+}
+
+/// Waits, but not beyond the end.
+fn rest(interval: Duration, is_over: &dyn Fn() -> bool) {
+    let began = Instant::now();
+    while began.elapsed() < interval && !is_over() {
+        thread::sleep(Duration::from_millis(20).min(interval));
+    }
+}
+
+/// A run of frames that are held, by frame: the kind and the number of each page.
+type Run = (Extent, Vec<(usize, usize)>);
+
+impl Held {
+    /// Takes memory until little is free.
+    fn take(
+        &mut self,
+        settings: &AgeSettings,
+        floor: u64,
+        random: &mut Pcg64Mcg,
+        stop: &AtomicBool,
+    ) -> io::Result<()> {
+        self.given_back.sort_unstable();
+        loop {
+            let free = frames().map_err(io::Error::other)?.free;
+            let chunk = CHUNK.min(free.saturating_sub(floor) as usize);
+            if chunk == 0 || stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if !self.given_back.is_empty() {
+                self.take_again(chunk)?;
+                continue;
+            }
+            if self.share(self.kernel.pages()) < settings.kernel {
+                for _ in 0..chunk {
+                    self.kernel.take()?;
+                }
+                continue;
+            }
+            let kind = usize::from(random.random::<f64>() < settings.cache);
+            self.pages[kind].take(self.taken[kind], chunk)?;
+            self.taken[kind] += chunk;
+        }
+    }
+
+    fn all(&self) -> u64 {
+        (self.taken[0] + self.taken[1] - self.given_back.len()) as u64 + self.kernel.pages()
+    }
+
+    fn share(&self, of: u64) -> f64 {
+        of as f64 / self.all().max(1) as f64
+    }
+
+    /// Takes memory for pages that were given back.
+    fn take_again(&mut self, pages: usize) -> io::Result<()> {
+        for _ in 0..pages {
+            let Some((kind, page)) = self.given_back.pop() else { break };
+            self.pages[kind].take(page, 1)?;
+        }
+        Ok(())
+    }
+
+    /// The runs of frames that are held and not pinned, each as long as it can be, ascending.
+    fn runs(&self) -> io::Result<Vec<Run>> {
+        let mut all = Vec::new();
+        for (kind, pages) in self.pages.iter().enumerate() {
+            pages.frames(0..self.taken[kind], &mut |page, frame| {
+                if !self.pinned.contains(&(kind, page)) {
+                    all.push((frame, (kind, page)));
+                }
+            })?;
+        }
+        all.sort_unstable();
+        let mut runs: Vec<Run> = Vec::new();
+        for (frame, page) in all {
+            match runs.last_mut() {
+                Some((run, pages)) if run.end() == frame => {
+                    run.count += 1;
+                    pages.push(page);
+                }
+                _ => runs.push((Extent::new(frame, 1), vec![page])),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Gives back the pages in these frames, ascending, each extent within one run.
+    fn give_back(&mut self, runs: &[Run], extents: &[Extent]) -> io::Result<()> {
+        let mut runs = runs.iter().peekable();
+        for extent in extents {
+            while runs.next_if(|(run, _)| run.end() <= extent.start).is_some() {}
+            let Some((run, pages)) = runs.peek() else { break };
+            let first = (extent.start.raw() - run.start.raw()) as usize;
+            let mut pages = pages[first..first + extent.count as usize].to_vec();
+            pages.sort_unstable();
+            for group in pages.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
+                let (kind, page) = group[0];
+                self.pages[kind].give_back(page, group.len())?;
+            }
+            self.given_back.append(&mut pages);
+        }
+        Ok(())
+    }
+
+    /// Pins a share of what is held, at random.
+    fn pin(&mut self, share: f64, random: &mut Pcg64Mcg) -> io::Result<()> {
+        let gone: BTreeSet<(usize, usize)> = self.given_back.iter().copied().collect();
+        for kind in 0..self.pages.len() {
+            for page in 0..self.taken[kind] {
+                if random.random::<f64>() < share && !gone.contains(&(kind, page)) {
+                    self.pages[kind].pin(page, &mut self.pins)?;
+                    self.pinned.insert((kind, page));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn look(
+        &self,
+        settings: &AgeSettings,
+        total: u64,
+        wanted: u64,
+        memory: &MachineMemory,
+    ) -> AgeLook {
+        let free = memory.free_runs();
+        let shape = Shape::of(total, &free);
+        let distance = settings.target.distance(&shape);
+        let is_amount = free.sum.abs_diff(wanted) as f64 <= settings.tolerance * wanted as f64;
+        let cached = self.given_back.iter().filter(|(kind, _)| *kind == 1).count();
+        let held = [
+            self.all(),
+            (self.taken[1] - cached) as u64,
+            self.kernel.pages(),
+            self.pinned.len() as u64,
+        ];
+        AgeLook { shape, distance, is_near: is_amount && distance <= settings.tolerance, held }
+    }
+}
