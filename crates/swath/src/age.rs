@@ -101,13 +101,13 @@ pub(crate) fn run(args: &AgeArgs) -> Result<(), Failure> {
         lasts: args.seconds.map(Duration::from_secs),
     };
     let last = age(&settings, &INTERRUPTED, &mut |at, look| print(args, at, look))?;
+    if let Some(look) = &last
+        && !args.json
+    {
+        print_shapes(&settings.target, &look.shape);
+    }
     match last {
-        Some(look) if look.is_near => {
-            if !args.json {
-                print_shapes(&settings.target, &look.shape);
-            }
-            Ok(())
-        }
+        Some(look) if look.is_near => Ok(()),
         Some(look) => {
             let distance = look.distance;
             Err(Failure::new(1, format!("at the end memory was {distance:.3} from the target")))

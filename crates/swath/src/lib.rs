@@ -114,6 +114,14 @@ enum Command {
         /// What to write.
         state: String,
     },
+    /// Write a setting when standard input ends.
+    #[command(hide = true)]
+    RestoreSetting {
+        /// The setting's file.
+        file: PathBuf,
+        /// What to write.
+        value: String,
+    },
     /// Do a job of a study in a process of its own.
     #[command(hide = true)]
     Child {
@@ -144,6 +152,9 @@ pub fn main() -> ExitCode {
         Command::SetMemoryBlock { file, state } => {
             code = swath_lab::live::set_memory_block(&file, &state);
             Ok(())
+        }
+        Command::RestoreSetting { file, value } => {
+            swath_lab::live::restore_setting(&file, &value).map_err(|error| Failure::new(1, error))
         }
         Command::Record(command) => record::run(command).map(|exit| code = exit),
         Command::Export(args) => export::run(&args),

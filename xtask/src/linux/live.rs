@@ -71,7 +71,7 @@ pub(super) fn age(metadata: &Metadata, room: &Path, packages: &Packages, seed: u
     files.push(("machine.swsnap".to_owned(), snapshot.into_std_path_buf()));
     let kernel = packages.kernel()?;
     let initramfs = room.join("age.cpio");
-    let guest = Guest { kernel: &kernel, initramfs: &initramfs, memory_mib: 1536, plugged_mib: 0 };
+    let guest = Guest { kernel: &kernel, initramfs: &initramfs, memory_mib: 4096, plugged_mib: 0 };
     let words = format!("swath_part=age swath_seed={seed}");
     guest.run(&files, &words)?.green("age").map(drop)
 }

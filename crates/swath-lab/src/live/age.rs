@@ -4,12 +4,13 @@
 //! whose frames make up free runs of the stated lengths. What is held is ordinary memory, the cache of
 //! a file, pages of the kernel's that cannot move, or pinned, in stated shares. It is looked at again and
 //! again, and mended where the machine's work has changed it. Everything is this process's, so that
-//! it is free again when it ends, however it does.
+//! it is free again when it ends, however it does. Meanwhile the kernel does not compact memory of its
+//! own accord.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,13 +18,18 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use swath_arch::Extent;
-use swath_trace::inspect::MachineMemory;
+use swath_trace::inspect::{HUGE_FRAMES, MachineMemory, Unit};
+use swath_trace::machine::FrameKind;
 
 use crate::live::error::LiveError;
-use crate::live::hold::{Pages, Pipes};
+use crate::live::hold::{HUGE_PAGES, Pages, Pipes};
 use crate::live::linux::frames;
+use crate::live::setting::Setting;
 use crate::live::shape::{Shape, choose};
 use crate::source::memory::random;
+
+/// How much the kernel compacts memory that nobody asked for.
+const COMPACTION: &str = "/proc/sys/vm/compaction_proactiveness";
 
 /// Pages that are taken at a time.
 const CHUNK: usize = 256;
@@ -33,6 +39,9 @@ const SPARE: u64 = 200;
 
 /// Looks in a row at which memory may be of another shape, before all of it is taken anew.
 const PATIENCE: u32 = 3;
+
+/// The bin of runs from a huge page on.
+const HUGE_LOG2: usize = HUGE_PAGES.ilog2() as usize;
 
 /// The stream of random numbers.
 const STREAM: u64 = 0x6c69_7665;
@@ -82,6 +91,9 @@ struct Held {
     pages: [Pages; 2],
     taken: [usize; 2],
     given_back: Vec<(usize, usize)>,
+    /// Huge pages, by which long runs are taken and short ones are not.
+    huge: Pages,
+    huge_pages: usize,
     pinned: BTreeSet<(usize, usize)>,
     kernel: Pipes,
     pins: Pipes,
@@ -105,6 +117,8 @@ pub fn age(
     let floor = floor(now.total).min(wanted);
     // If memory becomes scarce, this is what the kernel ends.
     fs::write("/proc/self/oom_score_adj", "1000").map_err(hold)?;
+    // It would join what is free again.
+    let _compaction = Setting::change(Path::new(COMPACTION), "0").map_err(hold)?;
     let room = now.free as usize;
     let mut held = Held {
         pages: [
@@ -113,6 +127,8 @@ pub fn age(
         ],
         taken: [0; 2],
         given_back: Vec::new(),
+        huge: Pages::huge(room).map_err(hold)?,
+        huge_pages: 0,
         pinned: BTreeSet::new(),
         kernel: Pipes::default(),
         pins: Pipes::default(),
@@ -127,17 +143,16 @@ pub fn age(
         if far >= PATIENCE {
             held.take(settings, floor, &mut random, stop).map_err(hold)?;
             memory.read_again(0..all)?;
+            held.begin(&settings.target, wanted, floor, &mut memory, &mut random)?;
+            memory.read_again(0..all)?;
             far = 0;
         }
-        let free = memory.free_runs();
-        if free.sum > wanted {
-            let more = (free.sum - wanted) as usize;
-            held.take_again(more).map_err(hold)?;
+        let much = wanted + (wanted as f64 * settings.tolerance / 2.0) as u64;
+        let free = memory.free_runs().sum;
+        if free > much {
+            held.take_again((free - wanted) as usize).map_err(hold)?;
         }
-        let runs = held.runs().map_err(hold)?;
-        let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
-        let chosen = choose(&settings.target, wanted, &free, &extents, &mut random);
-        held.give_back(&runs, &chosen).map_err(hold)?;
+        held.mend(&settings.target, wanted, &memory, &mut random).map_err(hold)?;
         if held.pinned.is_empty() && settings.pinned > 0.0 {
             held.pin(settings.pinned, &mut random).map_err(hold)?;
         }
@@ -189,7 +204,10 @@ impl Held {
         random: &mut Pcg64Mcg,
         stop: &AtomicBool,
     ) -> io::Result<()> {
-        self.given_back.sort_unstable();
+        if self.huge_pages > 0 {
+            self.huge.give_back(0, self.huge_pages)?;
+        }
+        self.huge_pages = 0;
         loop {
             let free = frames().map_err(io::Error::other)?.free;
             let chunk = CHUNK.min(free.saturating_sub(floor) as usize);
@@ -213,11 +231,66 @@ impl Held {
     }
 
     fn all(&self) -> u64 {
-        (self.taken[0] + self.taken[1] - self.given_back.len()) as u64 + self.kernel.pages()
+        (self.taken[0] + self.taken[1] + self.huge_pages - self.given_back.len()) as u64
+            + self.kernel.pages()
     }
 
     fn share(&self, of: u64) -> f64 {
         of as f64 / self.all().max(1) as f64
+    }
+
+    /// Gives back what has the shape, when all is held but what the kernel has kept. That is mostly one
+    /// long run, which is taken as huge pages: they take nothing else, as long as only short runs
+    /// were given back for it.
+    fn begin(
+        &mut self,
+        target: &Shape,
+        wanted: u64,
+        floor: u64,
+        memory: &mut MachineMemory,
+        random: &mut Pcg64Mcg,
+    ) -> Result<(), LiveError> {
+        let hold = |source| LiveError::Hold { source };
+        let mut short = memory.free_runs();
+        short.bins.truncate(HUGE_LOG2);
+        short.sum = short.bins.iter().map(|bin| bin.sum).sum();
+        let runs = self.runs().map_err(hold)?;
+        let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
+        let chosen = choose(target, wanted, &short, &extents, random);
+        let (long, short): (Vec<Extent>, Vec<Extent>) =
+            chosen.into_iter().partition(|extent| extent.count >= HUGE_FRAMES);
+        self.give_back(&runs, &short).map_err(hold)?;
+        let all = memory.units().len();
+        memory.read_again(0..all)?;
+        let is_free = |unit: &&Unit| unit.count(FrameKind::Free) == HUGE_FRAMES;
+        let whole = memory.units().iter().filter(is_free).count() * HUGE_PAGES;
+        let spare = frames()?.free.saturating_sub(floor) as usize;
+        self.take_huge(whole.min(spare)).map_err(hold)?;
+        self.give_back(&runs, &long).map_err(hold)
+    }
+
+    /// Gives back what the shape lacks.
+    fn mend(
+        &mut self,
+        target: &Shape,
+        wanted: u64,
+        memory: &MachineMemory,
+        random: &mut Pcg64Mcg,
+    ) -> io::Result<()> {
+        let runs = self.runs()?;
+        let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
+        let chosen = choose(target, wanted, &memory.free_runs(), &extents, random);
+        self.give_back(&runs, &chosen)
+    }
+
+    /// Takes memory as huge pages, as many as so many pages have.
+    fn take_huge(&mut self, pages: usize) -> io::Result<()> {
+        let pages = pages / HUGE_PAGES * HUGE_PAGES;
+        if pages > 0 {
+            self.huge.take(self.huge_pages, pages)?;
+        }
+        self.huge_pages += pages;
+        Ok(())
     }
 
     /// Takes memory for pages that were given back.

@@ -15,6 +15,9 @@ use swath_arch::Pfn;
 
 const PAGE_BYTES: usize = 4096;
 
+/// Pages of a huge page.
+pub(super) const HUGE_PAGES: usize = 512;
+
 /// Pages of a pipe whose buffer is as long as an ordinary user's may be: 1 MiB.
 const PIPE_PAGES: usize = 256;
 
@@ -25,6 +28,8 @@ pub(super) struct Pages {
     map: MmapRaw,
     /// Present if they are a file's, which is given back by a hole in it.
     file: Option<File>,
+    /// Pages of the map before the first.
+    skipped: usize,
 }
 
 impl Pages {
@@ -33,18 +38,27 @@ impl Pages {
         let map: MmapRaw = MmapMut::map_anon(pages * PAGE_BYTES)?.into();
         // A kernel without huge pages does not know the advice.
         let _ = map.advise(Advice::NoHugePage);
-        Ok(Self { map, file: None })
+        Ok(Self { map, file: None, skipped: 0 })
+    }
+
+    /// Room for so many pages of anonymous memory that comes as huge pages where it can.
+    pub(super) fn huge(pages: usize) -> io::Result<Self> {
+        let map: MmapRaw = MmapMut::map_anon((pages + HUGE_PAGES) * PAGE_BYTES)?.into();
+        map.advise(Advice::HugePage)?;
+        let first = map.as_ptr().addr() / PAGE_BYTES;
+        Ok(Self { map, file: None, skipped: first.next_multiple_of(HUGE_PAGES) - first })
     }
 
     /// Room for so many pages of the cache of a file without a name in a folder.
     pub(super) fn cached(folder: &Path, pages: usize) -> io::Result<Self> {
         let file = tempfile::tempfile_in(folder)?;
         file.set_len((pages * PAGE_BYTES) as u64)?;
-        Ok(Self { map: MmapRaw::map_raw(&file)?, file: Some(file) })
+        Ok(Self { map: MmapRaw::map_raw(&file)?, file: Some(file), skipped: 0 })
     }
 
     /// Takes memory for pages.
     pub(super) fn take(&self, first: usize, pages: usize) -> io::Result<()> {
+        let first = self.skipped + first;
         self.map.advise_range(Advice::PopulateWrite, first * PAGE_BYTES, pages * PAGE_BYTES)
     }
 
@@ -54,6 +68,7 @@ impl Pages {
             Some(_) => UncheckedAdvice::Remove,
             None => UncheckedAdvice::DontNeed,
         };
+        let first = self.skipped + first;
         // SAFETY: the advice zeroes the pages, of which this process reads nothing: there are no
         // references to a raw map's bytes but those of `pin`, which end with it.
         unsafe { self.map.unchecked_advise_range(advice, first * PAGE_BYTES, pages * PAGE_BYTES) }
@@ -69,7 +84,7 @@ impl Pages {
         each: &mut dyn FnMut(usize, Pfn),
     ) -> io::Result<()> {
         let table = File::open("/proc/self/pagemap")?;
-        let first = self.map.as_ptr().addr() / PAGE_BYTES;
+        let first = self.skipped + self.map.as_ptr().addr() / PAGE_BYTES;
         let mut words = vec![0; 8 * 4096];
         let mut at = pages.start;
         while at < pages.end {
@@ -96,7 +111,10 @@ impl Pages {
         let pipe = pipes.with_room()?;
         // SAFETY: the page lies in the map, is there, and nobody writes to it while the slice is.
         let bytes = unsafe {
-            std::slice::from_raw_parts(self.map.as_ptr().add(page * PAGE_BYTES), PAGE_BYTES)
+            std::slice::from_raw_parts(
+                self.map.as_ptr().add((self.skipped + page) * PAGE_BYTES),
+                PAGE_BYTES,
+            )
         };
         vmsplice(pipe, &[IoSlice::new(bytes)], SpliceFFlags::empty())?;
         pipes.used += 1;

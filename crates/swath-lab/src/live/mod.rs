@@ -12,6 +12,7 @@ mod hold;
 mod journal;
 mod linux;
 mod rehearsal;
+mod setting;
 mod shape;
 
 pub use age::{AgeLook, AgeSettings, age};
@@ -20,5 +21,6 @@ pub use error::LiveError;
 pub use journal::Journal;
 pub use linux::{DamonReclaim, Linux, RECLAIM, frames, set_memory_block, uses};
 pub use rehearsal::Rehearsal;
+pub use setting::restore_setting;
 pub use shape::Shape;
 pub use swath_vm::migrate::MigrationConfig;
