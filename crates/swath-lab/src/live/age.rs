@@ -37,6 +37,10 @@ const CHUNK: usize = 256;
 /// Of all memory, what the kernel keeps beside its own minimum, as the inverse.
 const SPARE: u64 = 200;
 
+/// Of the tolerance, the part by which more may be free than is wanted, while runs of some length are
+/// missing.
+const WITHIN: f64 = 0.8;
+
 /// Looks in a row at which memory may be of another shape, before all of it is taken anew.
 const PATIENCE: u32 = 3;
 
@@ -147,12 +151,12 @@ pub fn age(
             memory.read_again(0..all)?;
             far = 0;
         }
-        let much = wanted + (wanted as f64 * settings.tolerance / 2.0) as u64;
+        let most = wanted + (wanted as f64 * settings.tolerance * WITHIN) as u64;
         let free = memory.free_runs().sum;
-        if free > much {
-            held.take_again((free - wanted) as usize).map_err(hold)?;
+        if free > most {
+            held.take_again((free - most) as usize).map_err(hold)?;
         }
-        held.mend(&settings.target, wanted, &memory, &mut random).map_err(hold)?;
+        held.mend(&settings.target, wanted, most, &memory, &mut random).map_err(hold)?;
         if held.pinned.is_empty() && settings.pinned > 0.0 {
             held.pin(settings.pinned, &mut random).map_err(hold)?;
         }
@@ -256,7 +260,7 @@ impl Held {
         short.sum = short.bins.iter().map(|bin| bin.sum).sum();
         let runs = self.runs().map_err(hold)?;
         let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
-        let chosen = choose(target, wanted, &short, &extents, random);
+        let chosen = choose(target, wanted, wanted, &short, &extents, random);
         let (long, short): (Vec<Extent>, Vec<Extent>) =
             chosen.into_iter().partition(|extent| extent.count >= HUGE_FRAMES);
         self.give_back(&runs, &short).map_err(hold)?;
@@ -274,12 +278,13 @@ impl Held {
         &mut self,
         target: &Shape,
         wanted: u64,
+        most: u64,
         memory: &MachineMemory,
         random: &mut Pcg64Mcg,
     ) -> io::Result<()> {
         let runs = self.runs()?;
         let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
-        let chosen = choose(target, wanted, &memory.free_runs(), &extents, random);
+        let chosen = choose(target, wanted, most, &memory.free_runs(), &extents, random);
         self.give_back(&runs, &chosen)
     }
 

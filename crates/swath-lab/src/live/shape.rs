@@ -70,16 +70,18 @@ impl Shape {
 /// as they should be. The longest come first, each into a random run with room for it; where there
 /// is none, the longest that can be.
 ///
-/// `held` are runs of frames, each as long as it can be; `free` the free runs that there are now.
+/// `free_frames` are to be free, and at most `free_frames_max`, as runs of other lengths cannot be taken
+/// back; `held` are runs of frames, each as long as it can be; `free` the free runs that there are now.
 /// O(n × log n) for n runs and extents.
 pub(super) fn choose(
     target: &Shape,
     free_frames: u64,
+    free_frames_max: u64,
     free: &Histogram,
     held: &[Extent],
     random: &mut impl RngExt,
 ) -> Vec<Extent> {
-    let mut left = free_frames.saturating_sub(free.sum);
+    let mut left = free_frames_max.saturating_sub(free.sum);
     let mut lengths = Vec::new();
     let now = |k: usize| free.bins.get(k).map_or(0, |bin| bin.sum);
     let mut lacks: Vec<(usize, u64)> = target
@@ -152,7 +154,7 @@ mod tests {
             let free: Vec<u64> = (0..200).map(|_| random.random_range(1..4)).collect();
             let wanted = total * 3 / 10;
             let now = free.iter().copied().collect();
-            let chosen = choose(&target, wanted, &now, &held, &mut random);
+            let chosen = choose(&target, wanted, wanted, &now, &held, &mut random);
             // Each lies within a held run with a held frame at either end, and apart from the others.
             let mut runs = held.iter();
             let mut run = runs.next().unwrap();
@@ -179,12 +181,12 @@ mod tests {
         let mut parts = vec![0.0; 10];
         parts[9] = 1.0;
         let target = Shape { free: 0.5, parts };
-        let chosen = choose(&target, 1024, &Histogram::default(), &held, &mut random);
+        let chosen = choose(&target, 1024, 1024, &Histogram::default(), &held, &mut random);
         assert!(chosen.iter().all(|extent| extent.count <= 14) && !chosen.is_empty());
         // Nothing is held, or nothing is wanted.
-        assert!(choose(&target, 1024, &Histogram::default(), &[], &mut random).is_empty());
+        assert!(choose(&target, 1024, 1024, &Histogram::default(), &[], &mut random).is_empty());
         let enough = [2000].into_iter().collect();
-        assert!(choose(&target, 1024, &enough, &held, &mut random).is_empty());
+        assert!(choose(&target, 1024, 1024, &enough, &held, &mut random).is_empty());
     }
 
     #[test]
