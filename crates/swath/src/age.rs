@@ -75,7 +75,9 @@ pub(crate) fn run(args: &AgeArgs) -> Result<(), Failure> {
     let target = target(&args.target, args.seed)?;
     if !args.apply {
         let memory = MachineMemory::read().map_err(|error| Failure::new(1, error))?;
-        let shape = Shape::of(frames()?.total, &memory.free_runs());
+        let total = frames()?.total;
+        let shape = Shape::of(total, &memory.free_runs());
+        let target = target.fitted((target.free * total as f64) as u64);
         if args.json {
             let distance = target.distance(&shape);
             say!("{}", json!({ "target": target, "shape": shape, "distance": distance }));
@@ -104,7 +106,8 @@ pub(crate) fn run(args: &AgeArgs) -> Result<(), Failure> {
     if let Some(look) = &last
         && !args.json
     {
-        print_shapes(&settings.target, &look.shape);
+        let wanted = (settings.target.free * frames()?.total as f64) as u64;
+        print_shapes(&settings.target.fitted(wanted), &look.shape);
     }
     match last {
         Some(look) if look.is_near => Ok(()),

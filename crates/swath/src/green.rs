@@ -8,8 +8,8 @@ use crate::progress::{INTERRUPTED, watch_for_interrupts};
 use clap::Args;
 use serde_json::json;
 use swath_lab::live::{
-    BlockUse, Choice, DamonReclaim, Event, Frames, Journal, Linux, LiveError, Machine, RECLAIM,
-    Rehearsal, Settings, Summary, frames, serve, uses,
+    BlockUse, Choice, DamonReclaim, Event, Journal, Linux, LiveError, Machine, OnlineFrames,
+    RECLAIM, Rehearsal, Settings, Summary, frames, serve, uses,
 };
 use swath_trace::inspect::MachineMemory;
 
@@ -178,7 +178,7 @@ fn mib(frames: u64) -> String {
     format!("{} MiB", frames >> 8)
 }
 
-fn print_blocks(frames: Frames, blocks: &[BlockUse], settings: &Settings) {
+fn print_blocks(frames: OnlineFrames, blocks: &[BlockUse], settings: &Settings) {
     let block = mib(blocks.first().map_or(0, |block| block.frames.count));
     say!(
         "{} online, {} free, in {} blocks of {block}",

@@ -53,7 +53,7 @@ const STREAM: u64 = 0x6c69_7665;
 /// The settings of [`age`].
 #[derive(Clone, Debug)]
 pub struct AgeSettings {
-    /// The shape of free memory.
+    /// The shape of free memory, [fitted](Shape::fitted) to this machine.
     pub target: Shape,
     /// Of what is held, the share that is the cache of a file.
     pub cache: f64,
@@ -79,7 +79,7 @@ pub struct AgeSettings {
 pub struct AgeLook {
     /// The shape of free memory.
     pub shape: Shape,
-    /// Its distance from the target.
+    /// Its distance from the target that was fitted to the machine.
     pub distance: f64,
     /// True if shape and amount are near enough.
     pub is_near: bool,
@@ -90,7 +90,7 @@ pub struct AgeLook {
 /// What is held, and of which a part was given back.
 ///
 /// Invariant: `given_back` has the pages of `pages` that were taken once and are not there.
-struct Held {
+struct HeldPages {
     /// Anonymous memory, and a file's cache.
     pages: [Pages; 2],
     taken: [usize; 2],
@@ -118,13 +118,14 @@ pub fn age(
     let mut memory = MachineMemory::read()?;
     let now = frames()?;
     let wanted = (settings.target.free * now.total as f64).round() as u64;
+    let target = settings.target.fitted(wanted);
     let floor = floor(now.total).min(wanted);
     // If memory becomes scarce, this is what the kernel ends.
     fs::write("/proc/self/oom_score_adj", "1000").map_err(hold)?;
     // It would join what is free again.
     let _compaction = Setting::change(Path::new(COMPACTION), "0").map_err(hold)?;
     let room = now.free as usize;
-    let mut held = Held {
+    let mut held = HeldPages {
         pages: [
             Pages::anonymous(room).map_err(hold)?,
             Pages::cached(&settings.cache_folder, room).map_err(hold)?,
@@ -147,7 +148,7 @@ pub fn age(
         if far >= PATIENCE {
             held.take(settings, floor, &mut random, stop).map_err(hold)?;
             memory.read_again(0..all)?;
-            held.begin(&settings.target, wanted, floor, &mut memory, &mut random)?;
+            held.begin(&target, wanted, floor, &mut memory, &mut random)?;
             memory.read_again(0..all)?;
             far = 0;
         }
@@ -156,7 +157,7 @@ pub fn age(
         if free > most {
             held.take_again((free - most) as usize).map_err(hold)?;
         }
-        held.mend(&settings.target, wanted, most, &memory, &mut random).map_err(hold)?;
+        held.mend(&target, wanted, most, &memory, &mut random).map_err(hold)?;
         if held.pinned.is_empty() && settings.pinned > 0.0 {
             held.pin(settings.pinned, &mut random).map_err(hold)?;
         }
@@ -164,7 +165,7 @@ pub fn age(
         loop {
             rest(settings.interval, &is_over);
             memory.read_again(0..all)?;
-            let look = held.look(settings, now.total, wanted, &memory);
+            let look = held.look(settings, &target, now.total, wanted, &memory);
             tell(began.elapsed(), &look);
             let is_near = look.is_near;
             last = Some(look);
@@ -197,9 +198,9 @@ fn rest(interval: Duration, is_over: &dyn Fn() -> bool) {
 }
 
 /// A run of frames that are held, by frame: the kind and the number of each page.
-type Run = (Extent, Vec<(usize, usize)>);
+type HeldRun = (Extent, Vec<(usize, usize)>);
 
-impl Held {
+impl HeldPages {
     /// Takes memory until little is free.
     fn take(
         &mut self,
@@ -308,7 +309,7 @@ impl Held {
     }
 
     /// The runs of frames that are held and not pinned, each as long as it can be, ascending.
-    fn runs(&self) -> io::Result<Vec<Run>> {
+    fn runs(&self) -> io::Result<Vec<HeldRun>> {
         let mut all = Vec::new();
         for (kind, pages) in self.pages.iter().enumerate() {
             pages.frames(0..self.taken[kind], &mut |page, frame| {
@@ -318,7 +319,7 @@ impl Held {
             })?;
         }
         all.sort_unstable();
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<HeldRun> = Vec::new();
         for (frame, page) in all {
             match runs.last_mut() {
                 Some((run, pages)) if run.end() == frame => {
@@ -332,7 +333,7 @@ impl Held {
     }
 
     /// Gives back the pages in these frames, ascending, each extent within one run.
-    fn give_back(&mut self, runs: &[Run], extents: &[Extent]) -> io::Result<()> {
+    fn give_back(&mut self, runs: &[HeldRun], extents: &[Extent]) -> io::Result<()> {
         let mut runs = runs.iter().peekable();
         for extent in extents {
             while runs.next_if(|(run, _)| run.end() <= extent.start).is_some() {}
@@ -366,13 +367,14 @@ impl Held {
     fn look(
         &self,
         settings: &AgeSettings,
+        target: &Shape,
         total: u64,
         wanted: u64,
         memory: &MachineMemory,
     ) -> AgeLook {
         let free = memory.free_runs();
         let shape = Shape::of(total, &free);
-        let distance = settings.target.distance(&shape);
+        let distance = target.distance(&shape);
         let is_amount = free.sum.abs_diff(wanted) as f64 <= settings.tolerance * wanted as f64;
         let cached = self.given_back.iter().filter(|(kind, _)| *kind == 1).count();
         let held = [

@@ -89,7 +89,7 @@ pub enum Refusal {
 
 /// The memory that is online.
 #[derive(Clone, Copy, Debug)]
-pub struct Frames {
+pub struct OnlineFrames {
     /// All of them.
     pub total: u64,
     /// Those that are free.
@@ -111,7 +111,7 @@ pub trait Machine {
     ///
     /// # Errors
     /// What the kernel does not tell.
-    fn frames(&mut self) -> Result<Frames, LiveError>;
+    fn frames(&mut self) -> Result<OnlineFrames, LiveError>;
 
     /// Reads the use of the blocks that are online.
     ///
@@ -264,7 +264,7 @@ struct Banks<'a, M> {
     machine: &'a mut M,
     settings: &'a Settings,
     /// Of the whole memory that is online.
-    frames: Frames,
+    frames: OnlineFrames,
     /// None of them while nothing could be taken offline.
     blocks: Vec<BlockUse>,
     offline_frames: u64,

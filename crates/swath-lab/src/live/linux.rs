@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use swath_trace::inspect::MachineMemory;
 use swath_trace::machine::{FrameKind, MemoryBlock, free_frames, memory_blocks, total_frames};
 
-use crate::live::daemon::{BlockUse, Frames, Machine, Refusal};
+use crate::live::daemon::{BlockUse, Machine, OnlineFrames, Refusal};
 use crate::live::error::LiveError;
 use crate::live::journal::Journal;
 
@@ -144,10 +144,10 @@ fn is_offline(number: u64) -> bool {
 ///
 /// # Errors
 /// [`LiveError`].
-pub fn frames() -> Result<Frames, LiveError> {
+pub fn frames() -> Result<OnlineFrames, LiveError> {
     let proc = Path::new(PROC);
     let (total, free) = (total_frames(proc), free_frames(proc));
-    Ok(Frames { total: total?, free: free? })
+    Ok(OnlineFrames { total: total?, free: free? })
 }
 
 /// The use of the blocks that are online, of memory that was just read. O(frames / 512).
@@ -206,7 +206,7 @@ impl Machine for Linux {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn frames(&mut self) -> Result<Frames, LiveError> {
+    fn frames(&mut self) -> Result<OnlineFrames, LiveError> {
         frames()
     }
 

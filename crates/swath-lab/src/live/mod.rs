@@ -1,4 +1,4 @@
-//! What is done to a running Linux machine, and undone.
+//! Changes to a running Linux machine that are undone at the end.
 //!
 //! [`age`] brings its free memory into a stated shape and keeps it there. The rest is the green memory
 //! manager's daemon (Panwar and Gopinath, section IV-E), for which memory blocks are the banks: [`serve`] has the rules, over a [`Machine`]; [`Linux`] is the running one, [`Rehearsal`] one that
@@ -16,7 +16,9 @@ mod setting;
 mod shape;
 
 pub use age::{AgeLook, AgeSettings, age};
-pub use daemon::{BlockUse, Choice, Event, Frames, Machine, Refusal, Settings, Summary, serve};
+pub use daemon::{
+    BlockUse, Choice, Event, Machine, OnlineFrames, Refusal, Settings, Summary, serve,
+};
 pub use error::LiveError;
 pub use journal::Journal;
 pub use linux::{DamonReclaim, Linux, RECLAIM, frames, set_memory_block, uses};

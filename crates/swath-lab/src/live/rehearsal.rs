@@ -1,6 +1,6 @@
 //! A machine that only counts: the dry run, and the model of the tests.
 
-use crate::live::daemon::{BlockUse, Frames, Machine, Refusal};
+use crate::live::daemon::{BlockUse, Machine, OnlineFrames, Refusal};
 use crate::live::error::LiveError;
 
 /// Blocks and their use.
@@ -10,7 +10,7 @@ use crate::live::error::LiveError;
 #[derive(Clone, Debug)]
 pub struct Rehearsal {
     /// Of all memory, also what is in no block that is listed.
-    pub frames: Frames,
+    pub frames: OnlineFrames,
     /// Blocks that are online, ascending by number.
     pub online: Vec<BlockUse>,
     /// Blocks that are offline, in the order in which they went.
@@ -20,7 +20,7 @@ pub struct Rehearsal {
 
 impl Rehearsal {
     /// A machine with these blocks online.
-    pub fn new(frames: Frames, online: Vec<BlockUse>) -> Self {
+    pub fn new(frames: OnlineFrames, online: Vec<BlockUse>) -> Self {
         Self { frames, online, offline: Vec::new(), now_ns: 0 }
     }
 }
@@ -38,7 +38,7 @@ impl Machine for Rehearsal {
         false
     }
 
-    fn frames(&mut self) -> Result<Frames, LiveError> {
+    fn frames(&mut self) -> Result<OnlineFrames, LiveError> {
         Ok(self.frames)
     }
 
@@ -141,7 +141,7 @@ mod tests {
         };
         let online: Vec<_> = (0..blocks).map(block).collect();
         let free = online.iter().map(|block| block.free).sum();
-        Rehearsal::new(Frames { total: blocks * BLOCK, free }, online)
+        Rehearsal::new(OnlineFrames { total: blocks * BLOCK, free }, online)
     }
 
     fn no_figures() -> LiveError {
@@ -250,7 +250,7 @@ mod tests {
             false
         }
 
-        fn frames(&mut self) -> Result<Frames, LiveError> {
+        fn frames(&mut self) -> Result<OnlineFrames, LiveError> {
             self.looks -= 1;
             if self.looks == 0 { Err(no_figures()) } else { self.rehearsal.frames() }
         }

@@ -13,7 +13,7 @@ use crate::papers::green::machine::config::MachineName;
 /// Frames that stay held at the ends of an extent.
 const ENDS: u64 = 2;
 
-/// How much of memory is free, and which part of that lies in runs of which length.
+/// The share of memory that is free, and the part of that in runs of each length.
 ///
 /// Invariant: `parts` sums to 1, or is empty if nothing is free.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
@@ -57,6 +57,18 @@ impl Shape {
         let part = |of: &Self, k: usize| of.parts.get(k).copied().unwrap_or(0.0);
         let bins = self.parts.len().max(other.parts.len());
         (0..bins).map(|k| (part(self, k) - part(other, k)).abs()).sum::<f64>() / 2.0
+    }
+
+    /// The shape, as near as so many free frames can have it: what is less than one run of its length
+    /// counts to the next shorter ones. O(bins).
+    pub fn fitted(&self, free: u64) -> Self {
+        let mut parts = self.parts.clone();
+        for k in (1..parts.len()).rev() {
+            if parts[k] * (free as f64) < (1_u64 << k.min(63)) as f64 {
+                parts[k - 1] += std::mem::take(&mut parts[k]);
+            }
+        }
+        Self { free: self.free, parts }
     }
 
     /// The frames in each bin where so many are free.
@@ -187,6 +199,15 @@ mod tests {
         assert!(choose(&target, 1024, 1024, &Histogram::default(), &[], &mut random).is_empty());
         let enough = [2000].into_iter().collect();
         assert!(choose(&target, 1024, 1024, &enough, &held, &mut random).is_empty());
+    }
+
+    #[test]
+    fn a_small_machine_has_no_long_runs() {
+        let target = Shape { free: 0.5, parts: vec![0.5, 0.0, 0.0, 0.0, 0.25, 0.25] };
+        assert_eq!(target.fitted(128), target);
+        assert_eq!(target.fitted(100).parts, [0.5, 0.0, 0.0, 0.0, 0.5, 0.0]);
+        assert_eq!(target.fitted(20).parts, [0.5, 0.0, 0.0, 0.5, 0.0, 0.0]);
+        assert_eq!(target.fitted(2).parts, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }
 
     #[test]
