@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use swath_lab::live::{AgeLook, AgeSettings, Shape, age, frames};
+use swath_lab::live::{AgeLook, AgeSettings, Shape, age, frames, free_runs};
 use swath_lab::papers::green::machine::age::AgeTarget;
 use swath_trace::inspect::MachineMemory;
 use swath_trace::machine::Snapshot;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &AgeArgs) -> Result<(), Failure> {
     if !args.apply {
         let memory = MachineMemory::read().map_err(|error| Failure::new(1, error))?;
         let total = frames()?.total;
-        let shape = Shape::of(total, &memory.free_runs());
+        let shape = Shape::of(total, &free_runs(&memory));
         let target = target.fitted((target.free * total as f64) as u64);
         if args.json {
             let distance = target.distance(&shape);

@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use swath_arch::Extent;
+use swath_trace::histogram::Histogram;
 use swath_trace::inspect::{HUGE_FRAMES, MachineMemory, Unit};
 use swath_trace::machine::FrameKind;
 
@@ -39,10 +41,13 @@ const SPARE: u64 = 200;
 
 /// Of the tolerance, the part by which more may be free than is wanted, while runs of some length are
 /// missing.
-const WITHIN: f64 = 0.8;
+const WITHIN: f64 = 0.5;
 
 /// Looks in a row at which memory may be of another shape, before all of it is taken anew.
 const PATIENCE: u32 = 3;
+
+/// Of what stays held, the part that stays in long runs at first, as the inverse.
+const SPARED: u64 = 4;
 
 /// The bin of runs from a huge page on.
 const HUGE_LOG2: usize = HUGE_PAGES.ilog2() as usize;
@@ -153,7 +158,7 @@ pub fn age(
             far = 0;
         }
         let most = wanted + (wanted as f64 * settings.tolerance * WITHIN) as u64;
-        let free = memory.free_runs().sum;
+        let free = free_runs(&memory).sum;
         if free > most {
             held.take_again((free - most) as usize).map_err(hold)?;
         }
@@ -180,6 +185,18 @@ pub fn age(
         }
     }
     Ok(last)
+}
+
+/// The free runs of the memory that programs can have. O(frames / 64).
+pub fn free_runs(memory: &MachineMemory) -> Histogram {
+    memory.free_runs_within(within_reach(memory))
+}
+
+/// The frames but those that the kernel keeps for devices with 24 bits of address.
+fn within_reach(memory: &MachineMemory) -> Range<u64> {
+    let of_devices = memory.facts().zones.iter().filter(|zone| zone.name == "DMA");
+    let ends = of_devices.map(|zone| zone.start_frame.saturating_add(zone.spanned_frames));
+    ends.max().unwrap_or(0)..u64::MAX
 }
 
 /// Frames that stay free while all others are taken: above that the kernel reclaims nothing.
@@ -256,19 +273,22 @@ impl HeldPages {
         random: &mut Pcg64Mcg,
     ) -> Result<(), LiveError> {
         let hold = |source| LiveError::Hold { source };
-        let mut short = memory.free_runs();
+        let mut short = free_runs(memory);
         short.bins.truncate(HUGE_LOG2);
         short.sum = short.bins.iter().map(|bin| bin.sum).sum();
         let runs = self.runs().map_err(hold)?;
         let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
-        let chosen = choose(target, wanted, wanted, &short, &extents, random);
+        let all: u64 = extents.iter().map(|run| run.count).sum();
+        let spared = all.saturating_sub(wanted) / SPARED;
+        let chosen = choose(target, wanted, wanted, &short, &extents, spared, random);
         let (long, short): (Vec<Extent>, Vec<Extent>) =
             chosen.into_iter().partition(|extent| extent.count >= HUGE_FRAMES);
         self.give_back(&runs, &short).map_err(hold)?;
         let all = memory.units().len();
         memory.read_again(0..all)?;
         let is_free = |unit: &&Unit| unit.count(FrameKind::Free) == HUGE_FRAMES;
-        let whole = memory.units().iter().filter(is_free).count() * HUGE_PAGES;
+        let whole =
+            memory.units_within(within_reach(memory)).iter().filter(is_free).count() * HUGE_PAGES;
         let spare = frames()?.free.saturating_sub(floor) as usize;
         self.take_huge(whole.min(spare)).map_err(hold)?;
         self.give_back(&runs, &long).map_err(hold)
@@ -285,7 +305,7 @@ impl HeldPages {
     ) -> io::Result<()> {
         let runs = self.runs()?;
         let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
-        let chosen = choose(target, wanted, most, &memory.free_runs(), &extents, random);
+        let chosen = choose(target, wanted, most, &free_runs(memory), &extents, 0, random);
         self.give_back(&runs, &chosen)
     }
 
@@ -372,7 +392,7 @@ impl HeldPages {
         wanted: u64,
         memory: &MachineMemory,
     ) -> AgeLook {
-        let free = memory.free_runs();
+        let free = free_runs(memory);
         let shape = Shape::of(total, &free);
         let distance = target.distance(&shape);
         let is_amount = free.sum.abs_diff(wanted) as f64 <= settings.tolerance * wanted as f64;

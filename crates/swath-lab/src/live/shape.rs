@@ -83,7 +83,7 @@ impl Shape {
 /// is none, the longest that can be.
 ///
 /// `free_frames` are to be free, and at most `free_frames_max`, as runs of other lengths cannot be taken
-/// back; `held` are runs of frames, each as long as it can be; `free` the free runs that there are now.
+/// back; `spared` frames of the longest runs remain as they are; `held` are runs of frames, each as long as it can be; `free` the free runs that there are now.
 /// O(n × log n) for n runs and extents.
 pub(super) fn choose(
     target: &Shape,
@@ -91,6 +91,7 @@ pub(super) fn choose(
     free_frames_max: u64,
     free: &Histogram,
     held: &[Extent],
+    spared: u64,
     random: &mut impl RngExt,
 ) -> Vec<Extent> {
     let mut left = free_frames_max.saturating_sub(free.sum);
@@ -117,6 +118,16 @@ pub(super) fn choose(
     }
     let kept = held.iter().filter(|run| run.count > ENDS);
     let mut runs: BTreeSet<(u64, Pfn)> = kept.map(|run| (run.count, run.start)).collect();
+    // Where long runs can still be made when they are missing later.
+    let mut spared = spared;
+    while spared > ENDS {
+        let Some((count, start)) = runs.pop_last() else { break };
+        let part = spared.min(count);
+        spared -= part;
+        if count - part > ENDS {
+            runs.insert((count - part, start));
+        }
+    }
     let mut chosen = Vec::new();
     for len in lengths {
         let Some(&(longest, _)) = runs.last() else { break };
@@ -166,7 +177,7 @@ mod tests {
             let free: Vec<u64> = (0..200).map(|_| random.random_range(1..4)).collect();
             let wanted = total * 3 / 10;
             let now = free.iter().copied().collect();
-            let chosen = choose(&target, wanted, wanted, &now, &held, &mut random);
+            let chosen = choose(&target, wanted, wanted, &now, &held, 0, &mut random);
             // Each lies within a held run with a held frame at either end, and apart from the others.
             let mut runs = held.iter();
             let mut run = runs.next().unwrap();
@@ -193,12 +204,12 @@ mod tests {
         let mut parts = vec![0.0; 10];
         parts[9] = 1.0;
         let target = Shape { free: 0.5, parts };
-        let chosen = choose(&target, 1024, 1024, &Histogram::default(), &held, &mut random);
+        let chosen = choose(&target, 1024, 1024, &Histogram::default(), &held, 0, &mut random);
         assert!(chosen.iter().all(|extent| extent.count <= 14) && !chosen.is_empty());
         // Nothing is held, or nothing is wanted.
-        assert!(choose(&target, 1024, 1024, &Histogram::default(), &[], &mut random).is_empty());
+        assert!(choose(&target, 1024, 1024, &Histogram::default(), &[], 0, &mut random).is_empty());
         let enough = [2000].into_iter().collect();
-        assert!(choose(&target, 1024, 1024, &enough, &held, &mut random).is_empty());
+        assert!(choose(&target, 1024, 1024, &enough, &held, 0, &mut random).is_empty());
     }
 
     #[test]

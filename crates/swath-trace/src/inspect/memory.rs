@@ -188,9 +188,15 @@ impl MachineMemory {
     /// Returns the lengths of the longest runs of free frames, of any alignment, which cross the
     /// blocks of the kernel's buddy allocator. O(frames / 64).
     pub fn free_runs(&self) -> Histogram {
+        self.free_runs_within(0..u64::MAX)
+    }
+
+    /// Returns the lengths of the longest runs of free frames in the units that lie in a range of
+    /// frames as a whole. O(frames / 64).
+    pub fn free_runs_within(&self, frames: Range<u64>) -> Histogram {
         let mut lengths = Histogram::default();
         let (mut run, mut next) = (0, 0);
-        for unit in &self.units {
+        for unit in self.units_within(frames) {
             for (i, &word) in unit.free.iter().enumerate() {
                 let start = unit.number * HUGE_FRAMES + i as u64 * 64;
                 if start != next {
