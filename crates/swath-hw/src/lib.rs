@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod coalesce;
 pub mod dram;
 pub mod power;
 pub mod processor;
@@ -18,6 +19,9 @@ pub(crate) mod clock;
 pub(crate) mod histogram;
 
 pub use clock::Cycle;
+pub use coalesce::joined::{Join, Joined};
+pub use coalesce::offsets::{OffsetOutcome, OffsetPrediction, OffsetStats};
+pub use coalesce::ranges::{RangesMiss, RedundantRanges};
 pub use dram::config::{DramConfig, DramConfigError};
 pub use dram::energy::{Currents, DramEnergy};
 pub use dram::mapping::{AddressMapping, AddressMappingError, Location};
@@ -57,6 +61,7 @@ pub use translate::decode::{Descriptor, Leaf, TableRights, decode};
 pub use translate::hierarchy::{Hierarchy, HierarchyConfig};
 pub use translate::miss::{Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrder, WalkStats};
 pub use translate::mmu::{Mmu, MmuStats};
+pub use translate::nested::{Nested, NestedFault, NestedStats};
 pub use translate::permit::{AccessKind, Denied, Operation, permit};
 pub use translate::regime::MmuConfigError;
 pub use translate::segments::{SegmentMiss, SegmentRegisters};

@@ -2,7 +2,7 @@
 //!
 //! A [`Walk`] reads one descriptor after another and [`decode()`] says what each of them means.
 //! An [`Mmu`] is a TLB in front of such walks; a [`Hierarchy`] has two TLBs and a page-walk
-//! cache. [`SegmentRegisters`] have no table of pages but a list of extents. All implement
+//! cache; [`Nested`] walks a guest's table through its host's. [`SegmentRegisters`] have no table of pages but a list of extents. All implement
 //! [`Translate`], the interface through which a timed model drives them one memory read at a time.
 
 pub mod decode;
@@ -10,6 +10,7 @@ pub mod hierarchy;
 pub(crate) mod line;
 pub mod miss;
 pub mod mmu;
+pub mod nested;
 pub mod permit;
 pub mod regime;
 pub mod segments;
@@ -22,6 +23,7 @@ pub use decode::{Descriptor, Leaf, TableRights, decode};
 pub use hierarchy::{Hierarchy, HierarchyConfig};
 pub use miss::{Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrder, WalkStats};
 pub use mmu::{Mmu, MmuStats};
+pub use nested::{Nested, NestedFault, NestedStats};
 pub use permit::{AccessKind, Denied, Operation, permit};
 pub use regime::MmuConfigError;
 pub use segments::{SegmentMiss, SegmentRegisters};

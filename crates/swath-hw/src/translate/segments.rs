@@ -153,6 +153,16 @@ impl SegmentRegisters {
     ) -> Result<TranslatedAccess, TranslationFault> {
         access_by_steps(self, addr, memory)
     }
+
+    /// Loads what a search found.
+    pub(crate) fn fill(&mut self, found: &Resolved) {
+        self.registers.fill(&found.fill);
+    }
+
+    /// Counts the reads of a search.
+    pub(crate) const fn count(&mut self, miss: &SegmentMiss) {
+        self.walk_stats.regular_reads += miss.reads;
+    }
 }
 
 impl Translate for SegmentRegisters {
@@ -199,10 +209,11 @@ impl Translate for SegmentRegisters {
         miss: &SegmentMiss,
         result: Result<Resolved, TranslationFault>,
     ) -> Result<TranslatedAccess, TranslationFault> {
-        self.walk_stats.regular_reads += miss.reads;
+        self.count(miss);
         self.walk_stats.faults += u64::from(result.is_err());
-        let Resolved { frame, attributes, fill } = result?;
-        self.registers.fill(&fill);
+        let found = result?;
+        self.fill(&found);
+        let Resolved { frame, attributes, fill } = found;
         let outcome = TlbOutcome::Miss(fill.kind());
         Ok(TranslatedAccess { addr: byte(frame, addr), attributes, outcome })
     }

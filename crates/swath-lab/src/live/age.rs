@@ -24,7 +24,7 @@ use swath_trace::inspect::{HUGE_FRAMES, MachineMemory, Unit};
 use swath_trace::machine::FrameKind;
 
 use crate::live::error::LiveError;
-use crate::live::hold::{HUGE_PAGES, Pages, Pipes};
+use crate::live::hold::{HUGE_PAGES, Pages, Pipes, open_many_files};
 use crate::live::linux::frames;
 use crate::live::setting::Setting;
 use crate::live::shape::{Shape, choose};
@@ -125,10 +125,12 @@ pub fn age(
     let wanted = (settings.target.free * now.total as f64).round() as u64;
     let target = settings.target.fitted(wanted);
     let floor = floor(now.total).min(wanted);
-    // If memory becomes scarce, this is what the kernel ends.
-    fs::write("/proc/self/oom_score_adj", "1000").map_err(hold)?;
     // It would join what is free again.
     let _compaction = Setting::change(Path::new(COMPACTION), "0").map_err(hold)?;
+    // If memory becomes scarce, this is what the kernel ends: not the process that sets it back, which
+    // was begun before.
+    fs::write("/proc/self/oom_score_adj", "1000").map_err(hold)?;
+    open_many_files().map_err(hold)?;
     let room = now.free as usize;
     let mut held = HeldPages {
         pages: [
@@ -160,7 +162,8 @@ pub fn age(
         let most = wanted + (wanted as f64 * settings.tolerance * WITHIN) as u64;
         let free = free_runs(&memory).sum;
         if free > most {
-            held.take_again((free - most) as usize).map_err(hold)?;
+            held.take_again((free - wanted) as usize).map_err(hold)?;
+            memory.read_again(0..all)?;
         }
         held.mend(&target, wanted, most, &memory, &mut random).map_err(hold)?;
         if held.pinned.is_empty() && settings.pinned > 0.0 {
@@ -197,6 +200,12 @@ fn within_reach(memory: &MachineMemory) -> Range<u64> {
     let of_devices = memory.facts().zones.iter().filter(|zone| zone.name == "DMA");
     let ends = of_devices.map(|zone| zone.start_frame.saturating_add(zone.spanned_frames));
     ends.max().unwrap_or(0)..u64::MAX
+}
+
+/// The free pages that lie in whole huge pages. O(frames / 512).
+fn whole(memory: &MachineMemory) -> usize {
+    let is_free = |unit: &&Unit| unit.count(FrameKind::Free) == HUGE_FRAMES;
+    memory.units_within(within_reach(memory)).iter().filter(is_free).count() * HUGE_PAGES
 }
 
 /// Frames that stay free while all others are taken: above that the kernel reclaims nothing.
@@ -273,9 +282,10 @@ impl HeldPages {
         random: &mut Pcg64Mcg,
     ) -> Result<(), LiveError> {
         let hold = |source| LiveError::Hold { source };
+        // What cannot be taken as huge pages stays free.
         let mut short = free_runs(memory);
         short.bins.truncate(HUGE_LOG2);
-        short.sum = short.bins.iter().map(|bin| bin.sum).sum();
+        short.sum = short.sum.saturating_sub(whole(memory) as u64);
         let runs = self.runs().map_err(hold)?;
         let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
         let all: u64 = extents.iter().map(|run| run.count).sum();
@@ -286,11 +296,8 @@ impl HeldPages {
         self.give_back(&runs, &short).map_err(hold)?;
         let all = memory.units().len();
         memory.read_again(0..all)?;
-        let is_free = |unit: &&Unit| unit.count(FrameKind::Free) == HUGE_FRAMES;
-        let whole =
-            memory.units_within(within_reach(memory)).iter().filter(is_free).count() * HUGE_PAGES;
         let spare = frames()?.free.saturating_sub(floor) as usize;
-        self.take_huge(whole.min(spare)).map_err(hold)?;
+        self.take_huge(whole(memory).min(spare)).map_err(hold)?;
         self.give_back(&runs, &long).map_err(hold)
     }
 

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use memmap2::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, vmsplice};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use swath_arch::Pfn;
 
 const PAGE_BYTES: usize = 4096;
@@ -23,9 +24,12 @@ const PIPE_PAGES: usize = 256;
 
 /// Pages of anonymous memory or of a file's cache.
 ///
-/// Invariant: a page of it is there exactly if it was taken and not given back since.
+/// Invariant: a page of it is there exactly if it was taken and not given back since; the map has
+/// `skipped + pages` pages or more.
 pub(super) struct Pages {
     map: MmapRaw,
+    /// The pages that there is room for.
+    pages: usize,
     /// Present if they are a file's, which is given back by a hole in it.
     file: Option<File>,
     /// Pages of the map before the first.
@@ -38,7 +42,7 @@ impl Pages {
         let map: MmapRaw = MmapMut::map_anon(pages * PAGE_BYTES)?.into();
         // A kernel without huge pages does not know the advice.
         let _ = map.advise(Advice::NoHugePage);
-        Ok(Self { map, file: None, skipped: 0 })
+        Ok(Self { map, pages, file: None, skipped: 0 })
     }
 
     /// Room for so many pages of anonymous memory that comes as huge pages where it can.
@@ -46,32 +50,51 @@ impl Pages {
         let map: MmapRaw = MmapMut::map_anon((pages + HUGE_PAGES) * PAGE_BYTES)?.into();
         map.advise(Advice::HugePage)?;
         let first = map.as_ptr().addr() / PAGE_BYTES;
-        Ok(Self { map, file: None, skipped: first.next_multiple_of(HUGE_PAGES) - first })
+        Ok(Self { map, pages, file: None, skipped: first.next_multiple_of(HUGE_PAGES) - first })
     }
 
     /// Room for so many pages of the cache of a file without a name in a folder.
     pub(super) fn cached(folder: &Path, pages: usize) -> io::Result<Self> {
         let file = tempfile::tempfile_in(folder)?;
         file.set_len((pages * PAGE_BYTES) as u64)?;
-        Ok(Self { map: MmapRaw::map_raw(&file)?, file: Some(file), skipped: 0 })
+        Ok(Self { map: MmapRaw::map_raw(&file)?, pages, file: Some(file), skipped: 0 })
+    }
+
+    /// The place of pages in the map, and their length, in bytes.
+    fn bytes(&self, first: usize, pages: usize) -> io::Result<(usize, usize)> {
+        match first.checked_add(pages) {
+            Some(end) if end <= self.pages => {
+                Ok(((self.skipped + first) * PAGE_BYTES, pages * PAGE_BYTES))
+            }
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("there is room for {} pages, not for {pages} at {first}", self.pages),
+            )),
+        }
     }
 
     /// Takes memory for pages.
+    ///
+    /// # Errors
+    /// There is no room for them, or the system's.
     pub(super) fn take(&self, first: usize, pages: usize) -> io::Result<()> {
-        let first = self.skipped + first;
-        self.map.advise_range(Advice::PopulateWrite, first * PAGE_BYTES, pages * PAGE_BYTES)
+        let (at, len) = self.bytes(first, pages)?;
+        self.map.advise_range(Advice::PopulateWrite, at, len)
     }
 
     /// Gives the memory of pages back.
+    ///
+    /// # Errors
+    /// There is no room for them, or the system's.
     pub(super) fn give_back(&self, first: usize, pages: usize) -> io::Result<()> {
         let advice = match self.file {
             Some(_) => UncheckedAdvice::Remove,
             None => UncheckedAdvice::DontNeed,
         };
-        let first = self.skipped + first;
-        // SAFETY: the advice zeroes the pages, of which this process reads nothing: there are no
-        // references to a raw map's bytes but those of `pin`, which end with it.
-        unsafe { self.map.unchecked_advise_range(advice, first * PAGE_BYTES, pages * PAGE_BYTES) }
+        let (at, len) = self.bytes(first, pages)?;
+        // SAFETY: the range lies in the map. The advice zeroes its pages, of which this process reads
+        // nothing: there are no references to a raw map's bytes but those of `pin`, which end with it.
+        unsafe { self.map.unchecked_advise_range(advice, at, len) }
     }
 
     /// Tells `each` the pages that are there, with their frames.
@@ -83,6 +106,7 @@ impl Pages {
         pages: std::ops::Range<usize>,
         each: &mut dyn FnMut(usize, Pfn),
     ) -> io::Result<()> {
+        self.bytes(pages.start, pages.len())?;
         let table = File::open("/proc/self/pagemap")?;
         let first = self.skipped + self.map.as_ptr().addr() / PAGE_BYTES;
         let mut words = vec![0; 8 * 4096];
@@ -107,15 +131,15 @@ impl Pages {
     }
 
     /// Pins a page that is there in its frame, through a pipe that refers to it.
+    ///
+    /// # Errors
+    /// There is no room for it, or the system's.
     pub(super) fn pin(&self, page: usize, pipes: &mut Pipes) -> io::Result<()> {
+        let (at, len) = self.bytes(page, 1)?;
         let pipe = pipes.with_room()?;
-        // SAFETY: the page lies in the map, is there, and nobody writes to it while the slice is.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(
-                self.map.as_ptr().add((self.skipped + page) * PAGE_BYTES),
-                PAGE_BYTES,
-            )
-        };
+        // SAFETY: the page lies in the map, whose bytes nobody writes while the slice is: a raw map has
+        // no other references, and the kernel alone zeroes pages, in `give_back`, not at once with this.
+        let bytes = unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(at), len) };
         vmsplice(pipe, &[IoSlice::new(bytes)], SpliceFFlags::empty())?;
         pipes.used += 1;
         Ok(())
@@ -128,6 +152,12 @@ pub(super) struct Pipes {
     pipes: Vec<(PipeReader, PipeWriter)>,
     /// Pages in the last one.
     used: usize,
+}
+
+/// Lets this process open as many files as the system allows it: each pipe is two.
+pub(super) fn open_many_files() -> io::Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }
 
 impl Pipes {
@@ -189,6 +219,27 @@ mod tests {
             assert_eq!(there(&pages, 64).unwrap().len(), 13);
             pages.take(10, 1).unwrap();
             assert_eq!(there(&pages, 64).unwrap().len(), 14);
+        }
+    }
+
+    #[test]
+    fn pages_beyond_the_room_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = [
+            Pages::anonymous(8).unwrap(),
+            Pages::huge(8).unwrap(),
+            Pages::cached(folder.path(), 8).unwrap(),
+        ];
+        for pages in all {
+            for (first, count) in [(0, 9), (8, 1), (9, 0), (1, usize::MAX), (usize::MAX, 1)] {
+                let refused = io::ErrorKind::InvalidInput;
+                assert_eq!(pages.take(first, count).unwrap_err().kind(), refused);
+                assert_eq!(pages.give_back(first, count).unwrap_err().kind(), refused);
+            }
+            let error = pages.pin(8, &mut Pipes::default()).unwrap_err();
+            assert_eq!(error.to_string(), "there is room for 8 pages, not for 1 at 8");
+            assert!(pages.frames(4..9, &mut |_, _| ()).is_err());
+            pages.take(0, 8).unwrap();
         }
     }
 
