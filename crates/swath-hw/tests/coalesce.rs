@@ -96,7 +96,8 @@ fn expected(join: Join, frames: &[Option<u64>], runs: &[(u64, u64, u64)], page: 
         Join::Whole { log2 } => {
             let count = 1 << log2.min(3);
             let from = page / count * count;
-            let is = goes_on(from, from + count) && frames[from as usize].unwrap() % count == 0;
+            let is =
+                goes_on(from, from + count) && frames[from as usize].unwrap().is_multiple_of(count);
             if is { (from, count) } else { (page, 1) }
         }
         Join::Part { log2 } => {

@@ -16,6 +16,7 @@
 //! | section V-E, nodes of the free lists: Fig. 21 | [`lists`], [`freelist`] |
 //! | not in the paper: width of the fields, readings of Table 4, best fit | [`widths`], [`readings`], [`fit`] |
 //! | not in the paper: orders of loops, large pages, demand paging | [`beyond`] |
+//! | not in the paper: TLBs that are sold, other proposals, hypervisors | [`reach`] |
 
 pub mod allocation;
 pub mod beyond;
@@ -29,6 +30,7 @@ pub mod fit;
 pub mod freelist;
 pub mod lists;
 pub mod paper;
+pub mod reach;
 pub mod readings;
 pub mod savings;
 pub mod search;

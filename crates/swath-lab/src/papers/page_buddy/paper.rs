@@ -6,6 +6,7 @@ use crate::papers::page_buddy::beyond;
 use crate::papers::page_buddy::cases;
 use crate::papers::page_buddy::fit;
 use crate::papers::page_buddy::freelist;
+use crate::papers::page_buddy::reach;
 use crate::papers::page_buddy::readings;
 use crate::papers::page_buddy::search;
 use crate::papers::page_buddy::system;
@@ -44,5 +45,6 @@ pub const PAPER: Paper = Paper {
         entry!(freelist::Freelist, "freelist.toml"),
         entry!(fit::Fit, "fit.toml"),
         entry!(beyond::study::Beyond, "beyond/beyond.toml"),
+        entry!(reach::study::Reach, "reach/reach.toml"),
     ],
 };

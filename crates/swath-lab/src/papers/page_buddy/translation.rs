@@ -53,7 +53,10 @@ pub enum Accesses {
 impl Accesses {
     /// Hands each address to `visit`; a recorded access that lies across pages
     /// gives one address in each.
-    fn visit(
+    ///
+    /// # Errors
+    /// Those of `visit`, and [`MeasureError::Trace`].
+    pub(crate) fn visit(
         &self,
         visit: &mut impl FnMut(VirtAddr) -> Result<(), MeasureError>,
     ) -> Result<(), MeasureError> {
