@@ -1,4 +1,4 @@
-//! What others coalesce, against the tables themselves: random pages on random frames, hand-written cases, and
+//! Other ways to coalesce, against the tables themselves: random pages on random frames, hand-written cases, and
 //! what stands between two tables.
 
 use swath_arch::segments::{BASE_BYTES, BOUND_BYTES, RIGHTS_BYTES, SegmentList, TARGET_BYTES};

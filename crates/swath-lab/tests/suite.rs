@@ -15,6 +15,7 @@ mod page_load;
 mod page_replay;
 mod plan;
 mod process;
+mod reach;
 mod regions_meet_rtmmu;
 mod report_film;
 mod report_page;

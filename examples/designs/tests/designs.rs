@@ -142,6 +142,13 @@ fn both_are_in_figures_of_hit_rates() {
 }
 
 #[test]
+fn both_are_beside_what_others_sell_and_propose() {
+    let nested = [("nested.workloads", ONE), ("nested.block_frames", "[16]")];
+    let few = [("repeats.quick", "1"), ("workloads", ONE), ("block_frames", "[4, 16]")];
+    assert_both("reach/reach", &[few, [nested[0], nested[1], few[2]]].concat(), &[]);
+}
+
+#[test]
 fn both_are_in_figures_of_cycles() {
     let keys = [("repeats.quick", "1"), ("workloads", ONE), ("block_frames", "[16]")];
     assert_both("system", &keys, &["variants", "fields", "category_i_block_frames"]);

@@ -1,4 +1,4 @@
-//! How others coalesce: what shipped processors do, and two proposals, beside the papers' PCAD and AT.
+//! Other ways to coalesce: what shipped processors do, and two proposals, beside the papers' PCAD and AT.
 //!
 //! | | a TLB entry covers | known from |
 //! |---|---|---|

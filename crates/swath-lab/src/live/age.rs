@@ -37,7 +37,7 @@ const COMPACTION: &str = "/proc/sys/vm/compaction_proactiveness";
 const CHUNK: usize = 256;
 
 /// Of all memory, what the kernel keeps beside its own minimum, as the inverse.
-const SPARE: u64 = 200;
+const SPARE: u64 = 1000;
 
 /// Of the tolerance, the part by which more may be free than is wanted, while runs of some length are
 /// missing.
@@ -124,7 +124,7 @@ pub fn age(
     let now = frames()?;
     let wanted = (settings.target.free * now.total as f64).round() as u64;
     let target = settings.target.fitted(wanted);
-    let floor = floor(now.total).min(wanted);
+    let floor = floor(&memory, now.total).min(wanted);
     // It would join what is free again.
     let _compaction = Setting::change(Path::new(COMPACTION), "0").map_err(hold)?;
     // If memory becomes scarce, this is what the kernel ends: not the process that sets it back, which
@@ -209,10 +209,12 @@ fn whole(memory: &MachineMemory) -> usize {
 }
 
 /// Frames that stay free while all others are taken: above that the kernel reclaims nothing.
-fn floor(total: u64) -> u64 {
+fn floor(memory: &MachineMemory, total: u64) -> u64 {
     let text = fs::read_to_string("/proc/sys/vm/min_free_kbytes").unwrap_or_default();
     let min: u64 = text.trim().parse().unwrap_or(0);
-    min / 2 + total / SPARE
+    let of_devices = memory.facts().zones.iter().filter(|zone| zone.name == "DMA");
+    // Twice the minimum, where the kernel begins to reclaim at less and ends at one and a half.
+    of_devices.map(|zone| zone.free_frames).sum::<u64>() + min / 2 + total / SPARE
 }
 
 /// Waits, but not beyond the end.

@@ -1,6 +1,6 @@
 //! A kind of TLB that another crate brings, with time and without.
 
-use swath_arch::{Regime, SliceMemory, VirtAddr};
+use swath_arch::{PhysMemory, Regime, SliceMemory, VirtAddr};
 use swath_hw::system::{Paging, System, SystemConfig, SystemEvent};
 use swath_hw::translate::translator::access_by_steps;
 use swath_hw::{
@@ -104,7 +104,7 @@ pub(crate) trait WithoutTime {
     fn access(
         &mut self,
         addr: VirtAddr,
-        memory: &SliceMemory<'_>,
+        memory: &dyn PhysMemory,
     ) -> Result<TranslatedAccess, TranslationFault>;
 
     fn stats(&self) -> TranslationStats;
@@ -114,7 +114,7 @@ impl<T: Translate> WithoutTime for T {
     fn access(
         &mut self,
         addr: VirtAddr,
-        memory: &SliceMemory<'_>,
+        memory: &dyn PhysMemory,
     ) -> Result<TranslatedAccess, TranslationFault> {
         access_by_steps(self, addr, memory)
     }

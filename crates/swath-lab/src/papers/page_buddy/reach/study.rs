@@ -6,7 +6,8 @@ use swath_arch::{Extent, Vpn};
 use swath_frame::BuddyConfig;
 use swath_hw::Geometry;
 
-use crate::papers::page_buddy::design::DesignFrames;
+use crate::papers::page_buddy::design::compared::added;
+use crate::papers::page_buddy::design::{AddedFrames, DesignFrames};
 use crate::papers::page_buddy::reach::nested::{self, Both};
 use crate::papers::page_buddy::reach::ways::{self, Met, Way};
 use crate::papers::page_buddy::savings::{LEVEL, WORKLOAD};
@@ -109,6 +110,14 @@ impl ReachPlan {
                 Ok(vec![("recorded", Program::recorded(Trace::new(Some(file)), format)?)])
             }
         }
+    }
+
+    /// The orders of BBS and of PBS.
+    fn orders(&self) -> Result<(BuddyConfig, BuddyConfig), StudyError> {
+        orders_of(&self.machine).map_err(|refused| StudyError::Machine {
+            study: self.about.study.clone(),
+            what: refused.why,
+        })
     }
 
     const fn state(&self, block_frames: u64) -> nested::State {
@@ -222,14 +231,16 @@ type WayPoint<'a> = (&'a (&'static str, Program), u64, (&'static str, DesignFram
 fn by_way(plan: &ReachPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
     let programs = plan.programs(plan.workloads.of(run.quick), run)?;
     let hardware = Hardware::of(&plan.machine);
-    let refused =
-        |error: Refused| StudyError::Machine { study: plan.about.study.clone(), what: error.why };
-    let (bbs, pbs) = orders_of(&plan.machine).map_err(refused)?;
-    let frames = [("BBS", DesignFrames::Buddy(bbs)), ("PBS", DesignFrames::Buddy(pbs))];
+    let (bbs, pbs) = plan.orders()?;
+    let mut allocators = vec![("BBS", DesignFrames::Buddy(bbs)), ("PBS", DesignFrames::Buddy(pbs))];
+    allocators.extend(added().iter().filter_map(|one| match one.frames {
+        AddedFrames::Own(new) => Some((one.name, DesignFrames::Own(new))),
+        AddedFrames::Bbs | AddedFrames::Pbs => None,
+    }));
     let mut points: Vec<WayPoint<'_>> = Vec::new();
     for program in &programs {
         for size in plan.block_frames.of(run.quick).iter().map(|size| size.get()) {
-            for frames in frames {
+            for &frames in &allocators {
                 let ways = Way::all(hardware.format).into_iter();
                 points.extend(ways.map(|way| (program, size, frames, way)));
             }
@@ -251,9 +262,7 @@ fn by_way(plan: &ReachPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
 fn under_host(plan: &ReachPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
     let programs = plan.programs(plan.nested.workloads.of(run.quick), run)?;
     let hardware = Hardware::of(&plan.machine);
-    let refused =
-        |error: Refused| StudyError::Machine { study: plan.about.study.clone(), what: error.why };
-    let orders = orders_of(&plan.machine).map_err(refused)?;
+    let orders = plan.orders()?;
     let mut points: Vec<(&(&str, Program), u64, u32, Both)> = Vec::new();
     for program in &programs {
         for size in plan.nested.block_frames.of(run.quick).iter().map(|size| size.get()) {
@@ -309,7 +318,7 @@ fn way_figures(plan: &ReachPlan, run: &Run<'_>, grid: &Grid) -> Vec<Drawn> {
     let rate = |level: &Value, frames: &str, way: &str| {
         over_workloads(grid, "hit_rate", level, [(FRAMES, frames.into()), (WAY, way.into())])
     };
-    let ways = names(grid, WAY);
+    let (ways, allocators) = (names(grid, WAY), names(grid, FRAMES));
     let id = "Side by side";
     let title = format!("Free blocks of {level} pages: what each TLB gains from which allocator");
     let figure = Figure::new(id, &title, FigureKind::Bars, "TLB", y_label);
@@ -320,8 +329,9 @@ fn way_figures(plan: &ReachPlan, run: &Run<'_>, grid: &Grid) -> Vec<Drawn> {
             .filter_map(|way| Some(rate(&level.into(), frames, way)?.point(way.as_str())));
         Series::new(id, WAY, "share_without_wait", frames, points.collect::<Vec<_>>())
     };
-    let mut figures = vec![Drawn { figure, series: ["BBS", "PBS"].map(of).into() }];
-    for frames in ["BBS", "PBS"] {
+    let mut figures =
+        vec![Drawn { figure, series: allocators.iter().map(|frames| of(frames)).collect() }];
+    for frames in &allocators {
         let id = format!("On {frames}");
         let title = format!("The TLBs on memory of {frames}");
         let x_label = "free block size (pages)";

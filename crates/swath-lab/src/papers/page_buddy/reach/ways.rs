@@ -5,15 +5,19 @@ use std::cell::RefCell;
 use swath_arch::segments::SegmentList;
 use swath_arch::{
     Attributes, Coalescing, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Regime,
-    Vpn,
+    VirtAddr, Vpn,
 };
 use swath_frame::{BuddyConfig, FrameAllocator};
+use swath_hw::translate::translator::access_by_steps;
 use swath_hw::{
-    Join, Joined, OffsetOutcome, OffsetPrediction, RedundantRanges, TlbOutcome, Translate,
+    Geometry, Join, Joined, OffsetOutcome, OffsetPrediction, RedundantRanges, TlbOutcome,
+    Translate, TranslatedAccess, TranslationFault,
 };
 use swath_vm::{AddressSpace, SegmentEntry, Sizes, write_segment_list};
 
-use crate::papers::page_buddy::design::Scheme;
+use crate::papers::page_buddy::design::compared::added;
+use crate::papers::page_buddy::design::tlb_kind::WithoutTime;
+use crate::papers::page_buddy::design::{Added, Scheme, TlbKind};
 use crate::papers::page_buddy::reach::sparse::SparseMemory;
 use crate::papers::page_buddy::translation::{
     Hardware, MeasureError, Program, failed, room_below, table_extent,
@@ -33,7 +37,7 @@ const REGION_LOG2: u32 = 8;
 const FRAGMENT_LOG2: u32 = 9;
 
 /// A TLB that is compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     /// A page to an entry.
     Pages,
@@ -55,6 +59,8 @@ pub(crate) enum Way {
     Anchors,
     /// PCAD.
     Pcad,
+    /// One that another crate added: its name, its tables, itself.
+    Added(&'static str, Scheme, TlbKind),
 }
 
 impl Way {
@@ -73,7 +79,9 @@ impl Way {
             Self::Pcad,
         ];
         let has_sixteen = Sizes::all(format).contains(SIXTEEN);
-        all.into_iter().filter(|way| has_sixteen || *way != Self::Sixteen).collect()
+        let own = all.into_iter().filter(|way| has_sixteen || !matches!(way, Self::Sixteen));
+        let of = |one: Added| Some(Self::Added(one.name, one.scheme, one.tlb?));
+        own.chain(added().into_iter().filter_map(of)).collect()
     }
 
     /// Its name in the figures.
@@ -83,12 +91,13 @@ impl Way {
             Self::Sixteen => "64 KiB pages",
             Self::Large => "all page sizes",
             Self::Zen => "Zen",
-            Self::Colt => "CoLT",
+            Self::Colt => "CoLT, a line",
             Self::Fragments => "fragments",
             Self::Ranges => "RMM",
             Self::Offsets => "SpOT",
             Self::Anchors => "AT",
             Self::Pcad => "PCAD",
+            Self::Added(name, ..) => name,
         }
     }
 
@@ -97,6 +106,7 @@ impl Way {
         match self {
             Self::Pcad | Self::Fragments => Scheme::Pcad,
             Self::Anchors => Scheme::At,
+            Self::Added(_, scheme, _) => scheme,
             _ => Scheme::Trad,
         }
     }
@@ -105,7 +115,7 @@ impl Way {
     fn sizes(self, format: Format) -> Sizes {
         match self {
             Self::Sixteen => Sizes::NONE.with(SIXTEEN),
-            Self::Large => Sizes::all(format),
+            Self::Large | Self::Added(_, Scheme::Large, _) => Sizes::all(format),
             _ => Sizes::NONE,
         }
     }
@@ -207,71 +217,80 @@ pub(crate) fn measure(
             Ok(Joined::new(regime, geometry, join).map_err(failed)?.replacing(hardware.replacement))
         };
         match way {
-            Way::Zen => run(program, &memory, || joined(Join::Whole { log2: 2 })),
-            Way::Colt => run(program, &memory, || joined(Join::Part { log2: 3 })),
+            Way::Zen => translating(program, &memory, || joined(Join::Whole { log2: 2 })),
+            Way::Colt => translating(program, &memory, || joined(Join::Part { log2: 3 })),
             Way::Fragments => {
-                run(program, &memory, || joined(Join::Fragment { log2_max: FRAGMENT_LOG2 }))
+                translating(program, &memory, || joined(Join::Fragment { log2_max: FRAGMENT_LOG2 }))
             }
             Way::Ranges => {
                 let list = write_ranges(blocks, &mut rest.borrow_mut(), &memory)?;
                 // As many entries in all as the others have.
                 let entries = hardware.tlb.sets * hardware.tlb.ways;
                 let ranges = (entries / 2).max(1);
-                let pages = swath_hw::Geometry::fully_associative((entries - entries / 2).max(1));
-                run(program, &memory, || {
-                    RedundantRanges::new(regime, pages, list, ranges).map_err(failed)
-                })
+                let pages = Geometry::fully_associative((entries - entries / 2).max(1));
+                let new = || RedundantRanges::new(regime, pages, list, ranges).map_err(failed);
+                translating(program, &memory, new)
             }
-            Way::Offsets => predict(program, &memory, || {
-                let unit = OffsetPrediction::new(regime, geometry, OFFSETS_LOG2, REGION_LOG2);
-                Ok(unit.map_err(failed)?.replacing(hardware.replacement))
-            }),
-            _ => run(program, &memory, || hardware.mmu(regime).map_err(failed)),
+            Way::Offsets => {
+                let new = || {
+                    let unit = OffsetPrediction::new(regime, geometry, OFFSETS_LOG2, REGION_LOG2);
+                    Ok(unit.map_err(failed)?.replacing(hardware.replacement))
+                };
+                let waited = |unit: &mut OffsetPrediction, addr| {
+                    let (_, outcome) = unit.access(addr, &memory)?;
+                    Ok(matches!(outcome, OffsetOutcome::Waited | OffsetOutcome::Wrong))
+                };
+                run(program, new, waited, |unit| unit.stats().mmu.walk.reads())
+            }
+            Way::Added(_, _, kind) => {
+                let new = || kind.without_time(regime, geometry).map_err(failed);
+                let waited = |unit: &mut Box<dyn WithoutTime>, addr| {
+                    Ok(is_miss(&unit.access(addr, &memory)?))
+                };
+                run(program, new, waited, |unit| unit.stats().walk.reads())
+            }
+            Way::Pages | Way::Sixteen | Way::Large | Way::Anchors | Way::Pcad => {
+                translating(program, &memory, || hardware.mmu(regime).map_err(failed))
+            }
         }
     })
 }
 
-/// Lets each master's accesses go through a unit of its own.
-fn run<T: Translate>(
+/// Lets each master's accesses go through a unit of its own: `waited` says whether one had to wait, `reads` how
+/// many reads the unit made.
+fn run<T>(
     program: &Program,
-    memory: &SparseMemory,
     new: impl Fn() -> Result<T, MeasureError>,
+    waited: impl Fn(&mut T, VirtAddr) -> Result<bool, TranslationFault>,
+    reads: impl Fn(&T) -> u64,
 ) -> Result<Met, MeasureError> {
     let mut met = Met::default();
     for master in &program.masters {
         let mut unit = new()?;
         master.visit(&mut |addr| {
-            let found = swath_hw::translate::translator::access_by_steps(&mut unit, addr, memory);
-            let found = found.map_err(|fault| failed(format_args!("{addr}: {fault}")))?;
+            let waited = waited(&mut unit, addr);
+            let waited = waited.map_err(|fault| failed(format_args!("{addr}: {fault}")))?;
             met.accesses += 1;
-            met.waited += u64::from(matches!(found.outcome, TlbOutcome::Miss(_)));
+            met.waited += u64::from(waited);
             Ok(())
         })?;
-        met.reads += unit.stats().walk.reads();
+        met.reads += reads(&unit);
     }
     Ok(met)
 }
 
-/// The same where the walk is hidden if the prediction is right.
-fn predict(
+/// The same for a unit in which all that misses waits.
+fn translating<T: Translate>(
     program: &Program,
     memory: &SparseMemory,
-    new: impl Fn() -> Result<OffsetPrediction, MeasureError>,
+    new: impl Fn() -> Result<T, MeasureError>,
 ) -> Result<Met, MeasureError> {
-    let mut met = Met::default();
-    for master in &program.masters {
-        let mut unit = new()?;
-        master.visit(&mut |addr| {
-            let found = unit.access(addr, memory);
-            let (_, outcome) = found.map_err(|fault| failed(format_args!("{addr}: {fault}")))?;
-            met.accesses += 1;
-            met.waited +=
-                u64::from(matches!(outcome, OffsetOutcome::Waited | OffsetOutcome::Wrong));
-            Ok(())
-        })?;
-        met.reads += unit.stats().mmu.walk.reads();
-    }
-    Ok(met)
+    let waited = |unit: &mut T, addr| Ok(is_miss(&access_by_steps(unit, addr, memory)?));
+    run(program, new, waited, |unit| unit.stats().walk.reads())
+}
+
+const fn is_miss(access: &TranslatedAccess) -> bool {
+    matches!(access.outcome, TlbOutcome::Miss(_))
 }
 
 /// Returns the address of a frame of blocks that serve the pages from 0 on, in their order.
