@@ -22,7 +22,8 @@ pub mod zone;
 
 pub use allocator::{BuildError, FrameAllocateError, FrameAllocator, FrameFreeError};
 pub use buddy::{
-    BestFit, BuddyConfig, BuddyConfigError, CLASSES_MAX, HeadOfList, PageBuddy, QuickFit, Rule,
+    BestFit, BuddyConfig, BuddyConfigError, ByFit, CLASSES_MAX, Fit, FreeRuns, HeadOfList,
+    PageBuddy, QuickFit, Rule,
 };
 pub use hardening::{Checked, Hardening, Trusting, WordFault};
 pub use layout::{Layout, LayoutConfig, ZoneKind};

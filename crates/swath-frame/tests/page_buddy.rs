@@ -1,14 +1,15 @@
 //! The page buddy system against its definition and against the paper's lists.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::testing::frames::{blocks, conform, nodes};
 use swath_frame::testing::lists::{PaperLists, Steps};
 use swath_frame::{
-    BestFit, BuddyConfig, BuddyConfigError, BuildError, ByteRange, Checked, FrameAllocateError,
-    FrameAllocator, FrameFreeError, Hardening, HeadOfList, MemoryMap, PageBuddy, Rule, Trusting,
+    BestFit, BuddyConfig, BuddyConfigError, BuildError, ByFit, ByteRange, Checked, Fit,
+    FrameAllocateError, FrameAllocator, FrameFreeError, FreeRuns, Hardening, HeadOfList, MemoryMap,
+    PageBuddy, Rule, Trusting,
 };
 
 type Buddy<R = HeadOfList, H = Trusting> = PageBuddy<Vec<u64>, R, H>;
@@ -94,6 +95,74 @@ fn conforms_and_its_nodes_are_the_definition() {
             run::<BestFit>(config(granularity, top), seed + 1000);
         }
     }
+}
+
+/// The last run that is long enough, from its middle on where that is.
+#[derive(Clone, Debug)]
+struct LastMiddle;
+
+impl Fit for LastMiddle {
+    const NEW: Self = Self;
+
+    fn choose(&self, runs: FreeRuns<'_>, wanted: usize) -> Option<usize> {
+        let (first, len) = runs.filter(|(_, len)| *len >= wanted).last()?;
+        Some(first + (len - wanted) / 2)
+    }
+}
+
+/// Names anything, free or not.
+#[derive(Clone, Debug)]
+struct Wild(Cell<u64>);
+
+impl Fit for Wild {
+    const NEW: Self = Self(Cell::new(1));
+
+    fn choose(&self, runs: FreeRuns<'_>, wanted: usize) -> Option<usize> {
+        let mut random = Random::new(self.0.get());
+        self.0.set(random.below(u64::MAX));
+        match random.below(5) {
+            0 => None,
+            1 => Some(usize::MAX - random.below(3) as usize),
+            2 => runs.from(random.below(2000) as usize).next().map(|(first, _)| first),
+            3 => runs.filter(|(_, len)| *len < wanted).last().map(|(first, len)| first + len),
+            _ => Some(random.below(1300) as usize),
+        }
+    }
+}
+
+/// No fit that another crate brings breaks the allocator, whatever it names.
+#[test]
+fn fits_of_other_crates_conform() {
+    fn run<F: Fit>(config: BuddyConfig, seed: u64) {
+        let areas = random_areas(&mut Random::new(seed), 1200);
+        with_map(&areas, |map| {
+            conform(map, &mut buddy::<ByFit<F>>(map, config), seed, 150, &mut |buddy, oracle| {
+                assert_eq!(buddy.check(), Ok(()), "seed {seed}, {config:?}");
+                assert_eq!(blocks(buddy), nodes(oracle.free(), config), "seed {seed}, {config:?}");
+            });
+        });
+    }
+    for seed in 0..4 {
+        for (granularity, top) in CONFIGS {
+            run::<LastMiddle>(config(granularity, top), seed);
+            run::<Wild>(config(granularity, top), seed + 1000);
+        }
+    }
+}
+
+/// A fit is asked, and what it names is taken.
+#[test]
+fn a_fit_has_its_way() {
+    let areas = [extent(0, 4096)];
+    with_map(&areas, |map| {
+        let config = config(4, 8);
+        let mut buddy = buddy::<ByFit<LastMiddle>>(map, config);
+        let mut taken = Vec::new();
+        buddy.allocate(100, &mut |block| taken.push(block)).unwrap();
+        assert_eq!(taken.iter().map(|block| block.count).sum::<u64>(), 100);
+        // Sixteen units of 256 frames are free: the eighth of them is the middle, and of them as many as needed.
+        assert_eq!(taken[0].start, Pfn::new(7 * 256));
+    });
 }
 
 #[test]

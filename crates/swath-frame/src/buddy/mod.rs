@@ -11,6 +11,7 @@
 pub(crate) mod class;
 pub mod config;
 pub(crate) mod fast_path;
+pub mod fit;
 pub mod page_buddy;
 pub(crate) mod plausible;
 pub mod quick_fit;
@@ -18,6 +19,7 @@ pub mod rule;
 pub(crate) mod state;
 
 pub use config::{BuddyConfig, BuddyConfigError, CLASSES_MAX};
+pub use fit::{ByFit, Fit, FreeRuns};
 pub use page_buddy::PageBuddy;
 pub use quick_fit::QuickFit;
 pub use rule::{BestFit, HeadOfList, Rule};

@@ -22,11 +22,12 @@ use crate::bits::bitmap::Bitmap;
 use crate::buddy::class::Class;
 use crate::buddy::config::CLASSES_MAX;
 
-/// A rule of choice among the free units of a class: [`HeadOfList`] or
-/// [`BestFit`].
+/// A rule of choice among the free units of a class: [`HeadOfList`], [`BestFit`], or
+/// [`ByFit`](crate::ByFit) of a [`Fit`](crate::Fit) of your own.
 ///
-/// The methods are the allocator's business; no other type can be a rule.
-pub trait Rule: Clone + core::fmt::Debug + sealed::Sealed {
+/// The methods are the allocator's business: what they are told of its classes is not for other crates to
+/// use, so that a rule of theirs is a [`Fit`](crate::Fit).
+pub trait Rule: Clone + core::fmt::Debug {
     /// True if the rule has to be notified of every change.
     #[doc(hidden)]
     const INDEXED: bool;
@@ -88,12 +89,6 @@ pub trait Rule: Clone + core::fmt::Debug + sealed::Sealed {
     fn find_fault(&self, storage: &[u64], i: usize, class: &Class) -> Result<(), usize>;
     #[doc(hidden)]
     fn check(&self, storage: &[u64], i: usize, class: &Class) -> Result<(), &'static str>;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::HeadOfList {}
-    impl Sealed for super::BestFit {}
 }
 
 /// The paper's rule: the node of the lowest frame. Costs nothing.

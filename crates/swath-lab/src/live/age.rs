@@ -5,7 +5,7 @@
 //! a file, pages of the kernel's that cannot move, or pinned, in stated shares. It is looked at again and
 //! again, and mended where the machine's work has changed it. Everything is this process's, so that
 //! it is free again when it ends, however it does. Meanwhile the kernel does not compact memory of its
-//! own accord.
+//! own accord, nor for huge pages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,6 +32,9 @@ use crate::source::memory::random;
 
 /// How much the kernel compacts memory that nobody asked for.
 const COMPACTION: &str = "/proc/sys/vm/compaction_proactiveness";
+
+/// Whether the kernel joins free memory when a huge page is asked for.
+const DEFRAGMENTATION: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
 
 /// Pages that are taken at a time.
 const CHUNK: usize = 256;
@@ -127,8 +130,9 @@ pub fn age(
     let floor = floor(&memory, now.total).min(wanted);
     // It would join what is free again.
     let _compaction = Setting::change(Path::new(COMPACTION), "0").map_err(hold)?;
-    // If memory becomes scarce, this is what the kernel ends: not the process that sets it back, which
-    // was begun before.
+    let _defragmentation = Setting::change(Path::new(DEFRAGMENTATION), "never").map_err(hold)?;
+    // If memory becomes scarce, this is what the kernel ends: not the processes that set those back, which
+    // were begun before.
     fs::write("/proc/self/oom_score_adj", "1000").map_err(hold)?;
     open_many_files().map_err(hold)?;
     let room = now.free as usize;
@@ -318,13 +322,22 @@ impl HeldPages {
         self.give_back(&runs, &chosen)
     }
 
-    /// Takes memory as huge pages, as many as so many pages have.
+    /// Takes memory as huge pages, as many as so many pages have, or as the kernel gives as such.
     fn take_huge(&mut self, pages: usize) -> io::Result<()> {
-        let pages = pages / HUGE_PAGES * HUGE_PAGES;
-        if pages > 0 {
-            self.huge.take(self.huge_pages, pages)?;
+        for _ in 0..pages / HUGE_PAGES {
+            let at = self.huge_pages..self.huge_pages + HUGE_PAGES;
+            self.huge.take(at.start, HUGE_PAGES)?;
+            let mut runs: Vec<Extent> = Vec::new();
+            self.huge.frames(at.clone(), &mut |_, frame| match runs.last_mut() {
+                Some(run) if run.end() == frame => run.count += 1,
+                _ => runs.push(Extent::new(frame, 1)),
+            })?;
+            // Short runs in its place are those that are to stay free.
+            if runs.len() != 1 {
+                return self.huge.give_back(at.start, HUGE_PAGES);
+            }
+            self.huge_pages += HUGE_PAGES;
         }
-        self.huge_pages += pages;
         Ok(())
     }
 

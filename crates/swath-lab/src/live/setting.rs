@@ -25,7 +25,7 @@ impl Setting {
         };
         let guard = Command::new(std::env::current_exe()?)
             .arg(RESTORE_SETTING)
-            .args([file.as_os_str(), before.trim().as_ref()])
+            .args([file.as_os_str(), chosen(&before).as_ref()])
             .stdin(Stdio::piped())
             // The terminal's interrupt is not for it.
             .process_group(0)
@@ -34,6 +34,12 @@ impl Setting {
         fs::write(file, to)?;
         Ok(Some(setting))
     }
+}
+
+/// The value of a setting: the word in brackets where the file lists all that there are.
+fn chosen(text: &str) -> &str {
+    let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    bracketed.map_or(text.trim(), |(word, _)| word)
 }
 
 impl Drop for Setting {
@@ -52,4 +58,17 @@ pub fn restore_setting(file: &Path, value: &str) -> io::Result<()> {
     let mut bytes = [0; 64];
     while !matches!(input.read(&mut bytes), Ok(0)) {}
     fs::write(file, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_is_that_in_brackets() {
+        assert_eq!(chosen("20\n"), "20");
+        assert_eq!(chosen("always defer [defer+madvise] madvise never\n"), "defer+madvise");
+        assert_eq!(chosen("[always]"), "always");
+        assert_eq!(chosen(""), "");
+    }
 }
