@@ -10,7 +10,7 @@ use swath_hw::{
     TranslatedAccess, TranslationFault, TranslationStats, WalkOrder, decode,
 };
 use swath_lab::papers::page_buddy::design::{
-    self, Added, AddedFrames, NameTaken, NewTlb, Scheme, TlbKind,
+    self, AddError, Added, AddedFrames, NewTlb, Scheme, TlbKind,
 };
 
 /// log2 of the pages of a group, which share a set.
@@ -27,10 +27,16 @@ pub struct Colt {
 /// Adds it, on the memory of the plan's binary buddy system.
 ///
 /// # Errors
-/// [`NameTaken`].
-pub fn add() -> Result<(), NameTaken> {
+/// [`AddError`].
+pub fn add() -> Result<(), AddError> {
     let tlb = Some(TlbKind::of::<Colt>());
-    design::add(Added { name: "CoLT", frames: AddedFrames::Bbs, scheme: Scheme::Trad, tlb })
+    design::add(Added {
+        name: "CoLT",
+        frames: AddedFrames::Bbs,
+        scheme: Scheme::Trad,
+        tlb,
+        tables: None,
+    })
 }
 
 impl NewTlb for Colt {

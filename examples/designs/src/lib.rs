@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod colt;
+pub mod hashed;
 pub mod next_fit;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::{FrameAllocateError, FrameAllocator, FrameFreeError};
-use swath_lab::papers::page_buddy::design::{self, Added, AddedFrames, NameTaken, Scheme};
+use swath_lab::papers::page_buddy::design::{self, AddError, Added, AddedFrames, Scheme};
 
 /// Holes that are looked at for one block.
 const HOLES_MAX: usize = 64;
@@ -25,10 +25,10 @@ pub struct NextFit {
 /// Adds it, under tables that tell of contiguity as those over PBS do.
 ///
 /// # Errors
-/// [`NameTaken`].
-pub fn add() -> Result<(), NameTaken> {
+/// [`AddError`].
+pub fn add() -> Result<(), AddError> {
     let frames = AddedFrames::Own(|frames| Ok(Box::new(NextFit::allocated(frames))));
-    design::add(Added { name: "Next fit", frames, scheme: Scheme::Pcad, tlb: None })
+    design::add(Added { name: "Next fit", frames, scheme: Scheme::Pcad, tlb: None, tables: None })
 }
 
 impl NextFit {

@@ -1,4 +1,4 @@
-//! Both designs against what they must do, and in the reports of the studies that compare designs.
+//! The designs against what they must do, and in the reports of the studies that compare designs.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -8,9 +8,11 @@ use std::process::Command;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use swath_arch::{
-    Attributes, Coalescing, Extent, Format, PageRange, Pfn, SliceMemory, VirtAddr, Vpn,
+    Attributes, Coalescing, Extent, Format, PageRange, Pfn, PhysAddr, PhysMemory, Regime,
+    SliceMemory, VirtAddr, Vpn,
 };
 use swath_example_designs::colt::Colt;
+use swath_example_designs::hashed::{self, Hashed};
 use swath_example_designs::next_fit::NextFit;
 use swath_frame::testing::frames::conform;
 use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap, PageBuddy};
@@ -85,6 +87,53 @@ fn colt_translates_what_is_mapped() {
     }
 }
 
+/// The hashed table translates what was written, faults elsewhere, and takes whatever words there are.
+#[test]
+fn hashed_tables_translate_what_is_written() {
+    for seed in 0..20 {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let tables = Extent::new(Pfn::new(1 << 16), 64);
+        let mut words = vec![0; tables.count as usize * 512];
+        let memory = SliceMemory::new(tables.start, &mut words);
+        let mut frames = NextFit::allocated(tables);
+        frames.free(tables).expect("all are allocated");
+        let (mut page, mut blocks) = (random.random_range(0..1 << 30), Vec::new());
+        for _ in 0..random.random_range(1..300) {
+            let start = Pfn::new(random.random_range(0..1 << 30));
+            let block = Extent::new(start, random.random_range(1..9));
+            blocks.push((Vpn::new(page), block));
+            page += block.count + random.random_range(0..3);
+        }
+        let root = hashed::write(&blocks, &memory, &mut frames).expect("room");
+        let regime = Regime { format: Format::X86_64, root, coalescing: Coalescing::None };
+        let mut unit = Hashed::new(regime, Geometry::fully_associative(4)).expect("a form");
+        let first = blocks[0].0.raw();
+        for _ in 0..2000 {
+            let addr = VirtAddr::new(random.random_range(first << 12..(page + 5) << 12));
+            let mapped = blocks.iter().find(|(start, block)| {
+                (start.raw()..start.raw() + block.count).contains(&addr.page().raw())
+            });
+            let expected = mapped.map(|(start, block)| {
+                (block.start.raw() + addr.page().raw() - start.raw()) << 12 | addr.page_offset()
+            });
+            let found = access_by_steps(&mut unit, addr, &memory);
+            assert_eq!(found.ok().map(|access| access.addr.raw()), expected, "seed {seed}, {addr}");
+        }
+        let stats = unit.stats().walk;
+        assert!(stats.reads() < 4 * stats.walks(), "seed {seed}: {stats:?}");
+        // Words that mean nothing.
+        for at in (root.raw()..tables.end().address().raw()).step_by(8) {
+            memory.write_u64(PhysAddr::new(at), random.random()).expect("memory");
+        }
+        memory.write_u64(root, random.random_range(0..70)).expect("memory");
+        let mut unit = Hashed::new(regime, Geometry::fully_associative(4)).expect("a form");
+        for _ in 0..200 {
+            let _ =
+                access_by_steps(&mut unit, VirtAddr::new(random.random::<u64>() >> 13), &memory);
+        }
+    }
+}
+
 /// Names of the series with points in the results of a study, run in its quick form with a plan that
 /// was changed.
 fn series(study: &str, change: impl FnOnce(&mut toml::Table)) -> BTreeSet<String> {
@@ -128,7 +177,7 @@ fn assert_both(study: &str, keys: &[(&str, &str)], without: &[&str]) {
         without.iter().for_each(|key| drop(plan.remove(*key)));
         keys.iter().for_each(|(key, value)| set(plan, key, value));
     });
-    for design in ["CoLT", "Next fit", "PBS"] {
+    for design in ["CoLT", "Next fit", "Hashed", "PBS"] {
         assert!(found.contains(design), "{study} without {design}: {found:?}");
     }
 }
@@ -162,6 +211,7 @@ fn a_plan_composes_them() {
         set(plan, "accesses.table4.workloads", ONE);
         set(plan, "memory.blocks.block_frames", "[4, 16]");
         let names = r#"[
+            { name = "Hashed on PBS", frames = "pbs", scheme = "trad", tlb = "Hashed" },
             { name = "CoLT" },
             { name = "CoLT on next fit", frames = "Next fit", scheme = "trad", tlb = "CoLT" },
             { name = "Next fit with anchors", frames = "Next fit", scheme = "at", anchor_log2 = 3 },
@@ -169,7 +219,8 @@ fn a_plan_composes_them() {
         set(plan, "designs", names);
         set(plan, "best_fit", "false");
     });
-    let named = ["CoLT", "CoLT on next fit", "Next fit with anchors"].map(str::to_owned);
+    let named =
+        ["Hashed on PBS", "CoLT", "CoLT on next fit", "Next fit with anchors"].map(str::to_owned);
     assert_eq!(found, BTreeSet::from(named));
 }
 

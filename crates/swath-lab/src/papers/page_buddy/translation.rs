@@ -6,7 +6,7 @@
 //! paging, section IV-G), maps its blocks, and lets each master's accesses go
 //! through a TLB of its own.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::Add;
@@ -14,14 +14,14 @@ use std::ops::Add;
 use foldhash::fast::FixedState;
 use swath_arch::formats::line;
 use swath_arch::{
-    Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, Order, PageRange,
-    Pfn, Regime, SliceMemory, VirtAddr, Vpn,
+    Attributes, BASE_PAGE_BYTES, BusError, Coalescing, ContiguityField, Extent, Format, Order,
+    PageRange, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr, Vpn,
 };
 use swath_frame::{BuddyConfig, FrameAllocator};
 use swath_hw::{Geometry, Mmu, MmuConfigError, MmuStats, Replacement, TranslationStats, WalkOrder};
 use swath_vm::{AddressSpace, Sizes, anchor_distance};
 
-use crate::papers::page_buddy::design::{Design, Scheme};
+use crate::papers::page_buddy::design::{Design, NewTables, Scheme};
 use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::workload::Workload;
 use crate::source::memory::{Allocator, PrepareError, Random, Source, new_allocator};
@@ -433,7 +433,57 @@ pub fn with_mapped<T>(
     for request in &program.requests {
         blocks.extend(serve(*request, allocator.as_mut())?);
     }
-    with_blocks(hardware, design.scheme, program, &blocks, run)
+    match design.tables {
+        Some(tables) => with_own_tables(hardware, tables, program, &blocks, run),
+        None => with_blocks(hardware, design.scheme, program, &blocks, run),
+    }
+}
+
+/// Does as [`with_blocks`] with page tables that another crate writes.
+fn with_own_tables<T>(
+    hardware: &Hardware,
+    new: NewTables,
+    program: &Program,
+    blocks: &[(Vpn, Extent)],
+    run: impl FnOnce(Mapped, &SliceMemory<'_>) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    let extent = table_extent(hardware.frames, &program.requests);
+    room_below(extent, blocks)?;
+    let mut words = vec![0; extent.count as usize * 512];
+    let memory = SliceMemory::new(extent.start, &mut words);
+    let mut tables: Allocator = new_allocator(extent, BuddyConfig::BBS, true)?;
+    let counted = Counted { memory: &memory, writes: Cell::new(0) };
+    let root = new(blocks, &counted, &mut tables).map_err(MeasureError::Map)?;
+    let regime = Regime { format: hardware.format, root, coalescing: Coalescing::None };
+    let pages = blocks.iter().map(|(_, block)| block.count).sum::<u64>().max(1);
+    let writes_per_page = counted.writes.get() as f64 / pages as f64;
+    run(Mapped { regime, blocks: blocks.len() as u64, writes_per_page }, &memory)
+}
+
+/// Memory of which writes are counted.
+struct Counted<'a, 'm> {
+    memory: &'a SliceMemory<'m>,
+    writes: Cell<u64>,
+}
+
+impl PhysMemory for Counted<'_, '_> {
+    fn read_u32(&self, addr: PhysAddr) -> Result<u32, BusError> {
+        self.memory.read_u32(addr)
+    }
+
+    fn read_u64(&self, addr: PhysAddr) -> Result<u64, BusError> {
+        self.memory.read_u64(addr)
+    }
+
+    fn write_u32(&self, addr: PhysAddr, value: u32) -> Result<(), BusError> {
+        self.writes.update(|writes| writes + 1);
+        self.memory.write_u32(addr, value)
+    }
+
+    fn write_u64(&self, addr: PhysAddr, value: u64) -> Result<(), BusError> {
+        self.writes.update(|writes| writes + 1);
+        self.memory.write_u64(addr, value)
+    }
 }
 
 /// Maps blocks that serve the program's requests; then hands over what has been mapped, and

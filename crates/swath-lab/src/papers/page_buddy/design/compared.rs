@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use swath_arch::{Extent, Order};
+use swath_arch::{Extent, Order, PhysAddr, PhysMemory, Vpn};
 use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList};
 use swath_hw::{Geometry, Replacement, WalkOrder};
 
@@ -65,6 +65,12 @@ impl DesignFrames {
     }
 }
 
+/// Writes page tables of a format that only another crate knows: for blocks of pages, each with the frames
+/// behind it, into frames of the allocator; returns the address that its TLB is told as the root
+/// ([`NewTlb`](crate::papers::page_buddy::design::NewTlb)), or says why there are none.
+pub type NewTables =
+    fn(&[(Vpn, Extent)], &dyn PhysMemory, &mut dyn FrameAllocator) -> Result<PhysAddr, String>;
+
 /// The hardware that a design has of its own; a plan's machine has the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OwnHardware {
@@ -94,6 +100,8 @@ pub struct Design {
     pub scheme: Scheme,
     /// The TLB; the one that belongs to the scheme if not given.
     pub tlb: Option<TlbKind>,
+    /// Its page tables; those of the plan's format if not given.
+    pub tables: Option<NewTables>,
     /// The hardware of its own where a plan's machine has another.
     pub own: OwnHardware,
 }
@@ -101,7 +109,7 @@ pub struct Design {
 impl Design {
     /// Creates one with the TLB that belongs to the scheme.
     pub const fn new(name: &'static str, frames: DesignFrames, scheme: Scheme) -> Self {
-        Self { name, frames, scheme, tlb: None, own: OwnHardware::NONE }
+        Self { name, frames, scheme, tlb: None, tables: None, own: OwnHardware::NONE }
     }
 
     /// Returns the designs with these orders: [`paper`](Self::paper), then what was [added](add).
@@ -151,6 +159,9 @@ pub struct Added {
     pub scheme: Scheme,
     /// Its TLB; the one that belongs to the scheme if not given.
     pub tlb: Option<TlbKind>,
+    /// Its page tables, in a format of its own, which its TLB reads; those of the plan's format if not given.
+    /// Pages that come one by one, on demand, are not measured with them.
+    pub tables: Option<NewTables>,
 }
 
 impl Added {
@@ -161,27 +172,37 @@ impl Added {
             AddedFrames::Pbs => DesignFrames::Buddy(pbs),
             AddedFrames::Own(new) => DesignFrames::Own(new),
         };
-        Design { frames, tlb: self.tlb, ..Design::new(self.name, frames, self.scheme) }
+        let tables = self.tables;
+        Design { frames, tlb: self.tlb, tables, ..Design::new(self.name, frames, self.scheme) }
     }
 }
 
-/// A name that a design has already.
+/// Reasons why a design is not added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is a design {0:?} already")]
-pub struct NameTaken(pub &'static str);
+pub enum AddError {
+    /// A design has this name already.
+    #[error("there is a design {0:?} already")]
+    NameTaken(&'static str),
+    /// Its tables have a format of their own, and no TLB of its own reads them.
+    #[error("design {0:?} has tables of its own, but no TLB that reads them")]
+    NoTlb(&'static str),
+}
 
 static ADDED: Mutex<Vec<Added>> = Mutex::new(Vec::new());
 
 /// Adds a design to the studies of this paper that compare designs, for this process.
 ///
 /// # Errors
-/// [`NameTaken`]; nothing is added.
-pub fn add(design: Added) -> Result<(), NameTaken> {
+/// [`AddError`]; nothing is added.
+pub fn add(design: Added) -> Result<(), AddError> {
+    if design.tables.is_some() && design.tlb.is_none() {
+        return Err(AddError::NoTlb(design.name));
+    }
     let paper = Design::paper(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7);
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut names = added.iter().map(|one| one.name).chain(paper.iter().map(|one| one.name));
     if design.name == BEST_FIT || names.any(|name| name == design.name) {
-        return Err(NameTaken(design.name));
+        return Err(AddError::NameTaken(design.name));
     }
     added.push(design);
     Ok(())
@@ -198,10 +219,14 @@ mod tests {
 
     #[test]
     fn no_name_stands_twice() {
-        let of = |name| Added { name, frames: AddedFrames::Bbs, scheme: Scheme::Trad, tlb: None };
+        let frames = AddedFrames::Bbs;
+        let of = |name| Added { name, frames, scheme: Scheme::Trad, tlb: None, tables: None };
         for name in ["TRAD", "PBS", BEST_FIT] {
-            assert_eq!(add(of(name)), Err(NameTaken(name)));
+            assert_eq!(add(of(name)), Err(AddError::NameTaken(name)));
         }
+        let tables: Option<NewTables> = Some(|_, _, _| Err(String::new()));
+        let design = Added { tables, ..of("Unread") };
+        assert_eq!(add(design), Err(AddError::NoTlb("Unread")));
         assert!(added().is_empty());
     }
 }

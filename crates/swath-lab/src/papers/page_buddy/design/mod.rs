@@ -7,7 +7,8 @@ pub mod tlb_kind;
 
 pub use allocators::{AllocatorPlan, AllocatorsPlan};
 pub use compared::{
-    Added, AddedFrames, Design, DesignFrames, NameTaken, NewFrames, OwnHardware, Scheme, add,
+    AddError, Added, AddedFrames, Design, DesignFrames, NewFrames, NewTables, OwnHardware, Scheme,
+    add,
 };
 pub use plan::{DesignPlan, DesignsPlan};
 pub use tlb_kind::{NewTlb, TlbKind};

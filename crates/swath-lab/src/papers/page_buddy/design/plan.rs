@@ -237,11 +237,13 @@ impl DesignPlan {
             }
         };
         let with_tlb = |one: &Added| one.tlb.is_some();
-        let tlb = match &self.tlb {
-            None => None,
+        // Tables that it alone reads come with a TLB.
+        let (tlb, tables) = match &self.tlb {
+            None => (None, None),
             Some(name) => {
                 let found = added().into_iter().find(|one| one.name == name && with_tlb(one));
-                found.ok_or_else(|| ("tlb", no_part("TLB", name, "", with_tlb)))?.tlb
+                let found = found.ok_or_else(|| ("tlb", no_part("TLB", name, "", with_tlb)))?;
+                (found.tlb, found.tables)
             }
         };
         if tlb.is_some() && self.tlb_replacement.is_some() {
@@ -265,7 +267,7 @@ impl DesignPlan {
                 return Err((key, "only the scheme \"at\" has anchors".to_owned()));
             }
         }
-        Ok(Design { name, frames, scheme, tlb, own })
+        Ok(Design { name, frames, scheme, tlb, tables, own })
     }
 
     /// A design of which only the name is given.

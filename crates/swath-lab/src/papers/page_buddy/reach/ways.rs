@@ -59,8 +59,8 @@ pub(crate) enum Way {
     Anchors,
     /// PCAD.
     Pcad,
-    /// One that another crate added: its name, its tables, itself.
-    Added(&'static str, Scheme, TlbKind),
+    /// One that another crate added, and its TLB.
+    Added(Added, TlbKind),
 }
 
 impl Way {
@@ -80,7 +80,7 @@ impl Way {
         ];
         let has_sixteen = Sizes::all(format).contains(SIXTEEN);
         let own = all.into_iter().filter(|way| has_sixteen || !matches!(way, Self::Sixteen));
-        let of = |one: Added| Some(Self::Added(one.name, one.scheme, one.tlb?));
+        let of = |one: Added| Some(Self::Added(one, one.tlb?));
         own.chain(added().into_iter().filter_map(of)).collect()
     }
 
@@ -97,7 +97,7 @@ impl Way {
             Self::Offsets => "SpOT",
             Self::Anchors => "AT",
             Self::Pcad => "PCAD",
-            Self::Added(name, ..) => name,
+            Self::Added(one, _) => one.name,
         }
     }
 
@@ -106,7 +106,7 @@ impl Way {
         match self {
             Self::Pcad | Self::Fragments => Scheme::Pcad,
             Self::Anchors => Scheme::At,
-            Self::Added(_, scheme, _) => scheme,
+            Self::Added(one, _) => one.scheme,
             _ => Scheme::Trad,
         }
     }
@@ -115,7 +115,7 @@ impl Way {
     fn sizes(self, format: Format) -> Sizes {
         match self {
             Self::Sixteen => Sizes::NONE.with(SIXTEEN),
-            Self::Large | Self::Added(_, Scheme::Large, _) => Sizes::all(format),
+            Self::Large | Self::Added(Added { scheme: Scheme::Large, .. }, _) => Sizes::all(format),
             _ => Sizes::NONE,
         }
     }
@@ -210,6 +210,17 @@ pub(crate) fn measure(
     tables = Extent::new(Pfn::new(tables.start.raw().saturating_sub(list)), tables.count + list);
     room_below(tables, blocks)?;
     let memory = SparseMemory::default();
+    if let Way::Added(Added { tables: Some(new), .. }, kind) = way {
+        let mut frames: Allocator = new_allocator(tables, BuddyConfig::BBS, true)?;
+        let root = new(blocks, &memory, &mut frames).map_err(MeasureError::Map)?;
+        return by_kind(
+            kind,
+            Regime { format, root, coalescing: Coalescing::None },
+            hardware,
+            program,
+            &memory,
+        );
+    }
     let told = (hardware.coalescing(way.scheme(), blocks), way.sizes(format));
     with_table(format, told, blocks, tables, &memory, |regime, rest| {
         let geometry = hardware.tlb;
@@ -242,18 +253,25 @@ pub(crate) fn measure(
                 };
                 run(program, new, waited, |unit| unit.stats().mmu.walk.reads())
             }
-            Way::Added(_, _, kind) => {
-                let new = || kind.without_time(regime, geometry).map_err(failed);
-                let waited = |unit: &mut Box<dyn WithoutTime>, addr| {
-                    Ok(is_miss(&unit.access(addr, &memory)?))
-                };
-                run(program, new, waited, |unit| unit.stats().walk.reads())
-            }
+            Way::Added(_, kind) => by_kind(kind, regime, hardware, program, &memory),
             Way::Pages | Way::Sixteen | Way::Large | Way::Anchors | Way::Pcad => {
                 translating(program, &memory, || hardware.mmu(regime).map_err(failed))
             }
         }
     })
+}
+
+/// Measures a TLB that another crate added.
+fn by_kind(
+    kind: TlbKind,
+    regime: Regime,
+    hardware: &Hardware,
+    program: &Program,
+    memory: &SparseMemory,
+) -> Result<Met, MeasureError> {
+    let new = || kind.without_time(regime, hardware.tlb).map_err(failed);
+    let waited = |unit: &mut Box<dyn WithoutTime>, addr| Ok(is_miss(&unit.access(addr, memory)?));
+    run(program, new, waited, |unit| unit.stats().walk.reads())
 }
 
 /// Lets each master's accesses go through a unit of its own: `waited` says whether one had to wait, `reads` how
