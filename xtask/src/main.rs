@@ -12,6 +12,7 @@ mod bare_metal;
 mod bench;
 mod book;
 mod boot;
+mod deb;
 mod emulator;
 mod fuzz;
 mod header;
@@ -94,6 +95,12 @@ enum Chore {
         #[arg(long, default_value = "/usr/local")]
         prefix: PathBuf,
     },
+    /// Builds packages for Debian of the program and of the C library, unpacks each and tries it.
+    Deb {
+        /// Into which folder.
+        #[arg(long, default_value = "target/deb")]
+        out: PathBuf,
+    },
     /// Builds what is committed in two directories and compares the programs and libraries,
     /// byte for byte; takes two release builds.
     Reproducible,
@@ -141,6 +148,7 @@ fn main() -> Result<()> {
             // A path of the caller's, who may stand elsewhere.
             install::install(&shell, &metadata, &std::path::absolute(prefix)?)
         }
+        Chore::Deb { out } => deb::build(&shell, &metadata, &std::path::absolute(out)?),
         Chore::Reproducible => reproducible::check(&shell),
         Chore::Book => book::draw(&shell, &metadata),
         Chore::Report { args } => report(&shell, &metadata, &args),

@@ -52,6 +52,10 @@ const PATIENCE: u32 = 3;
 /// Of what stays held, the part that stays in long runs at first, as the inverse.
 const SPARED: u64 = 4;
 
+/// Of the frames that stay free while all others are taken, the part that may go to the kernel's pages, as the inverse:
+/// the rest is still more than that below which the kernel reclaims.
+const PIECES: u64 = 4;
+
 /// The bin of runs from a huge page on.
 const HUGE_LOG2: usize = HUGE_PAGES.ilog2() as usize;
 
@@ -288,6 +292,7 @@ impl HeldPages {
         random: &mut Pcg64Mcg,
     ) -> Result<(), LiveError> {
         let hold = |source| LiveError::Hold { source };
+        self.take_pieces(floor / PIECES, memory)?;
         // What cannot be taken as huge pages stays free.
         let mut short = free_runs(memory);
         short.bins.truncate(HUGE_LOG2);
@@ -320,6 +325,29 @@ impl HeldPages {
         let extents: Vec<Extent> = runs.iter().map(|run| run.0).collect();
         let chosen = choose(target, wanted, most, &free_runs(memory), &extents, 0, random);
         self.give_back(&runs, &chosen)
+    }
+
+    /// Takes what lies beside huge pages, as far as the kernel has it for pages of its own: programs' pages come
+    /// from there last of all. At most so many pages.
+    fn take_pieces(&mut self, most: u64, memory: &mut MachineMemory) -> Result<(), LiveError> {
+        let all = memory.units().len();
+        let pieces =
+            |memory: &MachineMemory| free_runs(memory).sum.saturating_sub(whole(memory) as u64);
+        let (mut left, mut before) = (most, pieces(memory));
+        while left >= CHUNK as u64 && before > 0 {
+            for _ in 0..CHUNK {
+                self.kernel.take().map_err(|source| LiveError::Hold { source })?;
+            }
+            left -= CHUNK as u64;
+            memory.read_again(0..all)?;
+            let now = pieces(memory);
+            // From here on they come from elsewhere.
+            if now + CHUNK as u64 / 2 > before {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
     }
 
     /// Takes memory as huge pages, as many as so many pages have, or as the kernel gives as such.
