@@ -114,9 +114,10 @@ fn expected(accesses: &[(u64, bool)], name: &str, coalescing: Coalescing) -> Str
     }
     let mut space =
         AddressSpace::new(Format::X86_64, coalescing, &memory, &frames, &table_frames).unwrap();
+    let index_shift = if coalescing == Coalescing::None { 0 } else { 3 };
     let config = HierarchyConfig {
-        l1: Geometry::fully_associative(64).into(),
-        l2: Geometry { sets: 128, ways: 12, index_shift: 3 }.into(),
+        l1: Geometry { sets: 16, ways: 4, index_shift }.into(),
+        l2: Geometry { sets: 128, ways: 12, index_shift }.into(),
         l2_cycles: 7,
         walk_cache_entries: 32,
         order: WalkOrder::RegularFirst,
@@ -129,10 +130,11 @@ fn expected(accesses: &[(u64, bool)], name: &str, coalescing: Coalescing) -> Str
         mapping: AddressMapping::interleaved(&DDR4_3200, 1, 1, 64).unwrap(),
         scheduling: Scheduling::fr_fcfs(32),
     };
-    let (mut dram, mut cycle) = (Dram::new(&config).unwrap(), 0);
+    let (mut dram, mut cycle, mut faults) = (Dram::new(&config).unwrap(), 0, 0);
     for &(addr, write) in accesses {
         let addr = VirtAddr::new(addr);
         let found = access(&mut unit, addr, &memory).or_else(|_| {
+            faults += 1;
             let block = PageRange::new(addr.page().align_down(6), 64);
             space.allocate_eager(block, Attributes::USER_DATA, &mut |_| {}).unwrap();
             access(&mut unit, addr, &memory)
@@ -148,8 +150,8 @@ fn expected(accesses: &[(u64, bool)], name: &str, coalescing: Coalescing) -> Str
     format!(
         "{name}: {} accesses, {} misses of the first TLB, {} of both, {} reads of tables, {cycle} cycles\n",
         accesses.len(),
-        stats.l1.misses,
-        stats.l2.misses,
+        stats.l1.misses - faults,
+        stats.l2.misses - faults,
         stats.walk.reads()
     )
 }

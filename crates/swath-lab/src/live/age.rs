@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use swath_arch::Extent;
+use swath_arch::{Extent, Pfn};
 use swath_trace::histogram::Histogram;
 use swath_trace::inspect::{HUGE_FRAMES, MachineMemory, Unit};
 use swath_trace::machine::FrameKind;
@@ -55,6 +55,9 @@ const SPARED: u64 = 4;
 /// Of the frames that stay free while all others are taken, the part that may go to the kernel's pages, as the inverse:
 /// the rest is still more than that below which the kernel reclaims.
 const PIECES: u64 = 4;
+
+/// Pages that the kernel has for itself at a time: more than lie in the lists of its processors.
+const ROUND: u64 = 1024;
 
 /// The bin of runs from a huge page on.
 const HUGE_LOG2: usize = HUGE_PAGES.ilog2() as usize;
@@ -99,14 +102,20 @@ pub struct AgeLook {
     pub held: [u64; 4],
 }
 
+/// A page that is held: anonymous or of the cache, and its number.
+type HeldPage = (usize, usize);
+
 /// What is held, and of which a part was given back.
 ///
-/// Invariant: `given_back` has the pages of `pages` that were taken once and are not there.
+/// Invariant: `given_back` has the pages of `pages` that were taken once and are not there. The lists have room from the
+/// start: what is allocated while little is free breaks the long runs that are left.
 struct HeldPages {
     /// Anonymous memory, and a file's cache.
     pages: [Pages; 2],
     taken: [usize; 2],
-    given_back: Vec<(usize, usize)>,
+    given_back: Vec<HeldPage>,
+    /// Those of the last [`runs`](Self::runs), by frame.
+    by_frame: Vec<(Pfn, HeldPage)>,
     /// Huge pages, by which long runs are taken and short ones are not.
     huge: Pages,
     huge_pages: usize,
@@ -146,7 +155,8 @@ pub fn age(
             Pages::cached(&settings.cache_folder, room).map_err(hold)?,
         ],
         taken: [0; 2],
-        given_back: Vec::new(),
+        given_back: touched(room),
+        by_frame: touched(room),
         huge: Pages::huge(room).map_err(hold)?,
         huge_pages: 0,
         pinned: BTreeSet::new(),
@@ -233,8 +243,17 @@ fn rest(interval: Duration, is_over: &dyn Fn() -> bool) {
     }
 }
 
-/// A run of frames that are held, by frame: the kind and the number of each page.
-type HeldRun = (Extent, Vec<(usize, usize)>);
+/// A run of frames that are held, and the place of the first among those of [`HeldPages::by_frame`].
+type HeldRun = (Extent, usize);
+
+/// Returns an empty list whose memory is there.
+fn touched<T: Copy + Default>(len: usize) -> Vec<T> {
+    let mut list = vec![T::default(); len];
+    // Zeros may be memory that is not there yet.
+    std::hint::black_box(&mut list).fill(T::default());
+    list.clear();
+    list
+}
 
 impl HeldPages {
     /// Takes memory until little is free.
@@ -334,15 +353,15 @@ impl HeldPages {
         let pieces =
             |memory: &MachineMemory| free_runs(memory).sum.saturating_sub(whole(memory) as u64);
         let (mut left, mut before) = (most, pieces(memory));
-        while left >= CHUNK as u64 && before > 0 {
-            for _ in 0..CHUNK {
+        while left >= ROUND && before >= ROUND {
+            for _ in 0..ROUND {
                 self.kernel.take().map_err(|source| LiveError::Hold { source })?;
             }
-            left -= CHUNK as u64;
+            left -= ROUND;
             memory.read_again(0..all)?;
             let now = pieces(memory);
             // From here on they come from elsewhere.
-            if now + CHUNK as u64 / 2 > before {
+            if now + ROUND / 2 > before {
                 break;
             }
             before = now;
@@ -379,24 +398,21 @@ impl HeldPages {
     }
 
     /// The runs of frames that are held and not pinned, each as long as it can be, ascending.
-    fn runs(&self) -> io::Result<Vec<HeldRun>> {
-        let mut all = Vec::new();
+    fn runs(&mut self) -> io::Result<Vec<HeldRun>> {
+        self.by_frame.clear();
         for (kind, pages) in self.pages.iter().enumerate() {
             pages.frames(0..self.taken[kind], &mut |page, frame| {
                 if !self.pinned.contains(&(kind, page)) {
-                    all.push((frame, (kind, page)));
+                    self.by_frame.push((frame, (kind, page)));
                 }
             })?;
         }
-        all.sort_unstable();
+        self.by_frame.sort_unstable();
         let mut runs: Vec<HeldRun> = Vec::new();
-        for (frame, page) in all {
+        for (place, (frame, _)) in self.by_frame.iter().enumerate() {
             match runs.last_mut() {
-                Some((run, pages)) if run.end() == frame => {
-                    run.count += 1;
-                    pages.push(page);
-                }
-                _ => runs.push((Extent::new(frame, 1), vec![page])),
+                Some((run, _)) if run.end() == *frame => run.count += 1,
+                _ => runs.push((Extent::new(*frame, 1), place)),
             }
         }
         Ok(runs)
@@ -407,15 +423,17 @@ impl HeldPages {
         let mut runs = runs.iter().peekable();
         for extent in extents {
             while runs.next_if(|(run, _)| run.end() <= extent.start).is_some() {}
-            let Some((run, pages)) = runs.peek() else { break };
-            let first = (extent.start.raw() - run.start.raw()) as usize;
-            let mut pages = pages[first..first + extent.count as usize].to_vec();
+            let Some((run, place)) = runs.peek() else { break };
+            let first = place + (extent.start.raw() - run.start.raw()) as usize;
+            let in_frames = &self.by_frame[first..first + extent.count as usize];
+            let before = self.given_back.len();
+            self.given_back.extend(in_frames.iter().map(|(_, page)| page));
+            let pages = &mut self.given_back[before..];
             pages.sort_unstable();
             for group in pages.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
                 let (kind, page) = group[0];
                 self.pages[kind].give_back(page, group.len())?;
             }
-            self.given_back.append(&mut pages);
         }
         Ok(())
     }

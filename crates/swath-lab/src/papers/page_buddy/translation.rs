@@ -452,7 +452,7 @@ fn with_own_tables<T>(
     let mut words = vec![0; extent.count as usize * 512];
     let memory = SliceMemory::new(extent.start, &mut words);
     let mut tables: Allocator = new_allocator(extent, BuddyConfig::BBS, true)?;
-    let counted = Counted { memory: &memory, writes: Cell::new(0) };
+    let counted = CountingWrites { memory: &memory, writes: Cell::new(0) };
     let root = new(blocks, &counted, &mut tables).map_err(MeasureError::Map)?;
     let regime = Regime { format: hardware.format, root, coalescing: Coalescing::None };
     let pages = blocks.iter().map(|(_, block)| block.count).sum::<u64>().max(1);
@@ -461,12 +461,12 @@ fn with_own_tables<T>(
 }
 
 /// Memory of which writes are counted.
-struct Counted<'a, 'm> {
+struct CountingWrites<'a, 'm> {
     memory: &'a SliceMemory<'m>,
     writes: Cell<u64>,
 }
 
-impl PhysMemory for Counted<'_, '_> {
+impl PhysMemory for CountingWrites<'_, '_> {
     fn read_u32(&self, addr: PhysAddr) -> Result<u32, BusError> {
         self.memory.read_u32(addr)
     }
