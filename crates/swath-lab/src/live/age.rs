@@ -46,6 +46,9 @@ const SPARE: u64 = 1000;
 /// missing.
 const WITHIN: f64 = 0.5;
 
+/// Of the tolerance, the part from which on memory is taken again.
+const AT_MOST: f64 = 0.9;
+
 /// Looks in a row at which memory may be of another shape, before all of it is taken anew.
 const PATIENCE: u32 = 3;
 
@@ -179,7 +182,8 @@ pub fn age(
         }
         let most = wanted + (wanted as f64 * settings.tolerance * WITHIN) as u64;
         let free = free_runs(&memory).sum;
-        if free > most {
+        // What is taken comes from the shortest runs, which are then missing: not before it must be.
+        if free > wanted + (wanted as f64 * settings.tolerance * AT_MOST) as u64 {
             held.take_again((free - wanted) as usize).map_err(hold)?;
             memory.read_again(0..all)?;
         }
