@@ -1,10 +1,16 @@
 """Snapshots, recordings and arrays."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import swath
 
+EXAMPLES = Path(__file__).parent.parent / "examples"
+DATA = Path(__file__).parent.parent.parent / "crates/swath-lab/data"
 
 def test_arrays_are_recordings(tmp_path):
     random = np.random.default_rng(1)
@@ -78,3 +84,24 @@ def test_an_allocators_memory_is_a_studys():
     assert results[0] == plan.run(
         memory=swath.Snapshot(memory.free_runs()), accesses=columns
     ).json()
+
+
+def test_a_trace_for_champsim_is_read_back(tmp_path):
+    sort = swath.Recording.load(DATA / "sort.swtrace", limit=5000)
+    for name, arguments in [
+        ("of.champsim", ["--recording", str(DATA / "sort.swtrace")]),
+        ("skewed.champsim", ["--pages", "100", "--seed", "7"]),
+    ]:
+        out = tmp_path / name
+        command = [sys.executable, EXAMPLES / "champsim.py", out, "--count", "5000", *arguments]
+        subprocess.run(command, check=True)
+        assert out.stat().st_size == 5000 * 64
+        again = swath.Recording.load(out)
+        # Each instruction is fetched, then it reads.
+        assert len(again) == 10_000
+        read = again.addresses[1::2]
+        if name == "of.champsim":
+            assert (read == sort.addresses).all()
+        else:
+            pages = np.unique(read >> np.uint64(12))
+            assert 80 < len(pages) <= 100
