@@ -15,6 +15,15 @@ const DESIGNS: &[Design] = &[
     Design { name: "arrays", top: "unit", parameters: &["-GSCHEME=0"], shim: "unit.cpp" },
     Design { name: "nodes", top: "unit", parameters: &["-GSCHEME=1"], shim: "unit.cpp" },
     Design { name: "page_table", top: "unit", parameters: &["-GSCHEME=2"], shim: "unit.cpp" },
+    Design { name: "tlb_page", top: "tlb", parameters: &["-GFORM=0"], shim: "tlb.cpp" },
+    Design { name: "tlb_aligned", top: "tlb", parameters: &["-GFORM=1"], shim: "tlb.cpp" },
+    Design { name: "tlb_run", top: "tlb", parameters: &["-GFORM=2"], shim: "tlb.cpp" },
+    Design {
+        name: "tlb_leaf",
+        top: "tlb",
+        parameters: &["-GFORM=2", "-GLEAF_BITS=9"],
+        shim: "tlb.cpp",
+    },
 ];
 
 fn run(command: &mut Command) -> String {

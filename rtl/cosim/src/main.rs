@@ -3,6 +3,7 @@
 mod campaign;
 mod port;
 mod tables;
+mod tlb;
 mod unit;
 
 use swath_hw::RtLatency;
@@ -50,5 +51,18 @@ fn main() {
                 );
             }
         }
+    }
+    for form in tlb::FORMS {
+        // Each run is as long as the three of a unit.
+        let (began, accesses) = (processor_seconds(), 9 * accesses);
+        let tlb::Tally { hits, fills, overlaps, cycles } = tlb::run(form, accesses, seed);
+        let seconds = processor_seconds() - began;
+        println!(
+            "TLB {form:?}: {accesses} accesses, {hits} hits, {fills} fills, {overlaps} of them over older entries, \
+             {cycles} cycles, {:.1} million a second of the processor, no difference",
+            cycles as f64 / seconds / 1e6,
+        );
+        assert!(hits > accesses / 50 && fills > accesses / 50, "too few");
+        assert!(form == tlb::Form::Page || overlaps > accesses / 1000, "no entries met");
     }
 }
