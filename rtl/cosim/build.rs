@@ -63,6 +63,8 @@ fn main() {
 
     for Design { name, top, parameters, shim } in DESIGNS {
         let dir = out.join(name);
+        // What an earlier build left there may belong to no file now.
+        let _ = std::fs::remove_dir_all(&dir);
         let mut verilate = Command::new("verilator");
         verilate.args(["--cc", "-O3", "--x-assign", "fast", "--noassert", "--prefix"]);
         verilate.arg(format!("V{name}")).args(*parameters).arg("--Mdir").arg(&dir);

@@ -22,10 +22,15 @@ struct Unit {
     VerilatedContext context;
     MODEL top{&context, "top"};
 
+    // What comes in reaches what goes out.
+    void settle() {
+        top.clk = 0;
+        top.eval();
+    }
+
     void edge() {
         top.clk = 1;
         top.eval();
-        top.clk = 0;
     }
 };
 
@@ -34,8 +39,7 @@ struct Unit {
 extern "C" void *JOIN(NAME, _new)() {
     auto unit = new Unit;
     unit->top.rst = 1;
-    unit->top.clk = 0;
-    unit->top.eval();
+    unit->settle();
     unit->edge();
     unit->top.rst = 0;
     return unit;
@@ -48,7 +52,7 @@ extern "C" void JOIN(NAME, _lookup)(void *unit, uint64_t vpn, Hit *out) {
     auto &self = *static_cast<Unit *>(unit);
     self.top.req_valid = 1;
     self.top.req_vpn = vpn;
-    self.top.eval();
+    self.settle();
     out->hit = self.top.hit && self.top.req_ready;
     out->pfn = self.top.hit_pfn;
     out->attributes = self.top.hit_attributes;
@@ -67,10 +71,13 @@ extern "C" uint64_t JOIN(NAME, _fill)(void *unit, const Fill *fill) {
     top.fill_after = fill->after;
     top.fill_mask = fill->mask;
     top.fill_attributes = fill->attributes;
-    self.edge();
-    top.fill_valid = 0;
-    uint64_t cycles = 1;
-    for (top.eval(); !top.req_ready; cycles++) self.edge();
+    uint64_t cycles = 0;
+    do {
+        self.settle();
+        self.edge();
+        top.fill_valid = 0;
+        cycles++;
+    } while (!top.req_ready);
     return cycles;
 }
 
@@ -79,6 +86,7 @@ extern "C" void JOIN(NAME, _drop)(void *unit, uint64_t vpn, uint8_t all) {
     self.top.drop_valid = !all;
     self.top.drop_all = all;
     self.top.drop_vpn = vpn;
+    self.settle();
     self.edge();
     self.top.drop_valid = self.top.drop_all = 0;
 }

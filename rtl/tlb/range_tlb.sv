@@ -173,19 +173,21 @@ module range_tlb #(
     if (LRU == 1) begin : g_lru
         // Of each pair i < j a bit, `newer[i][j]`: i was used after j. The bits of other pairs stay 0.
         logic [ENTRIES-1:0] newer[ENTRIES];
-        // Bit k of `older[k]`: all before k were used after it.
-        /* verilator lint_off UNUSEDSIGNAL */
-        logic [ENTRIES-1:0] older[ENTRIES+1];
-        /* verilator lint_on UNUSEDSIGNAL */
         logic [ENTRIES-1:0] oldest;
-        assign older[0] = '1;
         for (genvar i = 0; i < ENTRIES; i++) begin : g_order
             localparam logic [ENTRIES-1:0] ABOVE = ~((ENTRIES'(2) << i) - 1'b1);
-            assign older[i+1] = older[i] & (newer[i] | ~ABOVE);
-            assign oldest[i] = newer[i] == '0 && older[i][i];
             always_ff @(posedge clk)
                 if (rst) newer[i] <= '0;
                 else if (is_used) newer[i] <= used[i] ? ABOVE : newer[i] & ~used;
+        end
+        // Those that all before them were used after.
+        logic [ENTRIES-1:0] older;
+        always_comb begin
+            older = '1;
+            for (int i = 0; i < ENTRIES; i++) begin
+                oldest[i] = newer[i] == '0 && older[i];
+                older &= newer[i] | ((ENTRIES'(2) << i) - 1'b1);
+            end
         end
         // The first empty one, else the one that was used before all others.
         assign victim = |empty ? empty & (~empty + 1'b1) : oldest;
