@@ -87,7 +87,7 @@ module range_tlb #(
     logic [ENTRIES-1:0] match;
 
     function automatic logic [TAG_KEPT-1:0] tag_of(input logic [VPN_BITS-1:0] vpn);
-        return TAG_BITS == 0 ? '0 : TAG_KEPT'(vpn >> LEAF_BITS);
+        tag_of = TAG_BITS == 0 ? '0 : TAG_KEPT'(vpn >> LEAF_BITS);
     endfunction
 
     assign probe_tag = tag_of(probe);
@@ -243,6 +243,8 @@ module range_tlb #(
         end
     end
 
+    logic [PFN_BITS-1:0] ones;
+    assign ones = PFN_BITS'(to);
     for (genvar i = 0; i < ENTRIES; i++) begin : g_write
         always_ff @(posedge clk)
             if (phase == WRITE && victim[i]) begin
@@ -251,7 +253,7 @@ module range_tlb #(
                 if (FORM == 2) high[i] <= to;
                 else high[i] <= FORM == 1 ? to : '0;
                 if (FORM == 2) offset[i] <= frame - PFN_BITS'(page);
-                else offset[i] <= FORM == 1 ? frame & ~PFN_BITS'(to) : frame;
+                else offset[i] <= FORM == 1 ? frame & ~ones : frame;
                 attributes[i] <= marks;
             end
     end
