@@ -32,7 +32,7 @@ module tlb #(
         .fill_valid, .fill_ready, .fill_vpn(fill_vpn[39:0]), .fill_pfn(fill_pfn[39:0]),
         .fill_attributes(fill_attributes[3:0]), .fill_before(fill_before[LEAF_BITS-1:0]),
         .fill_after(fill_after[LEAF_BITS-1:0]), .fill_mask(fill_mask[LEAF_BITS-1:0]),
-        .drop_valid, .drop_all, .drop_vpn(drop_vpn[39:0])
+        .drop_ready(), .drop_valid, .drop_all, .drop_vpn(drop_vpn[39:0])
     );
     assign hit_pfn[63:40] = '0;
     assign hit_attributes[7:4] = '0;

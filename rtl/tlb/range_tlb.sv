@@ -42,7 +42,8 @@ module range_tlb #(
     input logic [LEAF_BITS-1:0] fill_after,
     input logic [LEAF_BITS-1:0] fill_mask,
 
-    // Drops the entry that has a page, or all.
+    // Drops the entry that has a page, or all, in the cycle in which it is ready: not while a fill is under way.
+    output logic drop_ready,
     input logic drop_valid,
     input logic drop_all,
     input logic [VPN_BITS-1:0] drop_vpn
@@ -143,6 +144,7 @@ module range_tlb #(
 
     assign req_ready = phase == IDLE && !drop_valid && !drop_all;
     assign fill_ready = phase == IDLE && !drop_valid && !drop_all;
+    assign drop_ready = phase == IDLE;
     assign hit = |match;
     assign hit_attributes = found_attributes;
     if (FORM == 2) begin : g_added
@@ -212,7 +214,7 @@ module range_tlb #(
                     from <= fill_vpn[LEAF_BITS-1:0] - fill_before;
                     to <= fill_vpn[LEAF_BITS-1:0] + fill_after;
                 end else begin
-                    from <= fill_vpn[LEAF_BITS-1:0] & ~fill_mask;
+                    from <= fill_vpn[LEAF_BITS-1:0] & ~(FORM == 1 ? fill_mask : '0);
                     to <= FORM == 1 ? fill_mask : '0;
                 end
                 if (fill_valid && fill_ready) phase <= FORM == 2 ? AT_LOW : WRITE;
@@ -257,4 +259,111 @@ module range_tlb #(
                 attributes[i] <= marks;
             end
     end
+
+`ifdef FORMAL
+    // What is proved over narrow numbers, for every order of lookups, fills and drops. A fill is for a page that no entry
+    // has, its run within the numbers that there are; of an aligned one page and frame are aligned alike.
+    localparam int PAGES = 1 << VPN_BITS;
+    logic [PFN_BITS-1:0] last[PAGES];  // The frame that the last fill over a page gave it.
+    logic [PAGES-1:0] known;
+
+    logic [LEAF_BITS-1:0] fill_low;
+    assign fill_low = fill_vpn[LEAF_BITS-1:0];
+    logic [ENTRIES-1:0] has_filled;
+    logic [ENTRIES-1:0] has_page;
+    for (genvar i = 0; i < ENTRIES; i++) begin : g_has
+        assign has_filled[i] = valid[i] && has(tag[i], low[i], high[i], fill_vpn);
+        assign has_page[i] = valid[i] && has(tag[i], low[i], high[i], page);
+    end
+    function automatic logic has(
+        input logic [TAG_KEPT-1:0] its_tag, input logic [LEAF_BITS-1:0] its_low,
+        input logic [LEAF_BITS-1:0] its_high, input logic [VPN_BITS-1:0] vpn
+    );
+        has = its_tag == tag_of(vpn);
+        if (FORM == 2) has = has && its_low <= vpn[LEAF_BITS-1:0] && vpn[LEAF_BITS-1:0] <= its_high;
+        else has = has && ((its_low ^ vpn[LEAF_BITS-1:0]) & ~its_high) == '0;
+    endfunction
+
+    always_comb
+        if (fill_valid) begin
+            assume (has_filled == '0);
+            if (FORM == 2) assume (fill_before <= fill_low && fill_after <= ~fill_low);
+            if (FORM == 1) assume ((fill_mask & (fill_mask + 1'b1)) == '0);
+            if (FORM == 1) assume (((fill_pfn ^ PFN_BITS'(fill_low)) & PFN_BITS'(fill_mask)) == '0);
+        end
+
+    for (genvar v = 0; v < PAGES; v++) begin : g_page_v
+        localparam logic [VPN_BITS-1:0] V = VPN_BITS'(v);
+        logic is_written;
+        logic [PFN_BITS-1:0] written;
+        if (FORM == 2) begin : g_v_run
+            assign is_written = tag_of(page) == tag_of(V) && from <= V[LEAF_BITS-1:0] && V[LEAF_BITS-1:0] <= to;
+            assign written = frame - PFN_BITS'(page) + PFN_BITS'(V);
+        end else begin : g_v_aligned
+            assign is_written = tag_of(page) == tag_of(V) && ((page[LEAF_BITS-1:0] ^ V[LEAF_BITS-1:0]) & ~to) == '0;
+            assign written = (frame & ~ones) | (PFN_BITS'(V) & ones);
+        end
+        always_ff @(posedge clk) begin
+            if (rst) known[v] <= 1'b0;
+            else if (phase == WRITE && is_written) begin
+                known[v] <= 1'b1;
+                last[v] <= written;
+            end
+        end
+        logic [ENTRIES-1:0] its;
+        logic [PFN_BITS-1:0] answer;
+        logic [LEAF_BITS-1:0] answer_high;
+        always_comb begin
+            answer = '0;
+            answer_high = '0;
+            for (int i = 0; i < ENTRIES; i++) begin
+                its[i] = valid[i] && has(tag[i], low[i], high[i], V);
+                answer |= its[i] ? offset[i] : '0;
+                answer_high |= its[i] ? high[i] : '0;
+            end
+            if (FORM == 2) answer = answer + PFN_BITS'(V);
+            else answer = answer | (PFN_BITS'(V) & PFN_BITS'(answer_high));
+        end
+        always_comb
+            if (!rst) begin
+                // Never two hits.
+                assert ((its & (its - 1'b1)) == '0);
+                // A translation is the last fill's.
+                assert (its == '0 || (known[v] && answer == last[v]));
+            end
+    end
+
+    // What a lookup says is that.
+    always_comb
+        if (!rst && req_ready && hit) begin
+            assert (known[req_vpn]);
+            assert (hit_pfn == last[req_vpn]);
+        end
+
+    // What an induction needs besides.
+    always_comb
+        if (!rst) begin
+            if (phase != IDLE) assert (has_page == '0);
+            for (int i = 0; i < ENTRIES; i++) begin
+                if (FORM == 2) begin
+                    if (valid[i]) assert (low[i] <= high[i]);
+                    if (phase == AT_HIGH || phase == INSIDE || phase == WRITE)
+                        if (valid[i] && tag[i] == tag_of(page) && low[i] <= from && from <= high[i]) assert (low[i] == from);
+                    if (phase == INSIDE || phase == WRITE)
+                        if (valid[i] && tag[i] == tag_of(page) && low[i] <= to && to <= high[i]) assert (high[i] == to);
+                    if (phase == WRITE) assert (below_end[i] == (low[i] <= to));
+                end else if (valid[i]) begin
+                    assert ((low[i] & high[i]) == '0);
+                    assert ((high[i] & (high[i] + 1'b1)) == '0);
+                    if (FORM == 0) assert (high[i] == '0);
+                    assert ((offset[i] & PFN_BITS'(high[i])) == '0);
+                end
+            end
+            if (FORM == 2 && phase != IDLE) assert (from <= page[LEAF_BITS-1:0] && page[LEAF_BITS-1:0] <= to);
+            if (FORM != 2 && phase != IDLE) begin
+                assert (phase == WRITE && from == (page[LEAF_BITS-1:0] & ~to) && (to & (to + 1'b1)) == '0);
+                assert (((frame ^ PFN_BITS'(page)) & ones) == '0);
+            end
+        end
+`endif
 endmodule

@@ -24,6 +24,7 @@ mod mutants;
 mod reproducible;
 mod results;
 mod rtl;
+mod rtl_cost;
 mod soundness;
 mod test;
 mod verdicts;

@@ -7,6 +7,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
 
+use crate::rtl_cost;
+
 /// A part of the chore.
 struct Part {
     name: &'static str,
@@ -23,7 +25,11 @@ const PARTS: &[Part] = &[
     Part { name: "cosim", tools: &[VERILATOR, ("c++", "g++")], run: cosim },
     Part { name: "synth", tools: &[YOSYS], run: synth },
     Part { name: "prove", tools: &[YOSYS], run: prove },
+    Part { name: COST, tools: &[YOSYS], run: cost },
 ];
+
+/// The part that is run only if it is named: it takes minutes, and writes a file that is kept.
+const COST: &str = "cost";
 
 /// A module that is a product, with what it is made of.
 struct Top {
@@ -55,11 +61,14 @@ const TOPS: &[Top] = &[
         files: &["rtmmu/verdict.sv", "rtmmu/data_port.sv", "rtmmu/page_table_unit.sv"],
         lut4_max: 200,
     },
+    Top { name: "range_tlb", files: &["tlb/range_tlb.sv"], lut4_max: 16_000 },
 ];
 
 /// A statement, proved by induction from the reset on.
 struct Proof {
     top: &'static str,
+    /// Its parameters, as yosys takes them.
+    parameters: &'static str,
     files: &'static [&'static str],
     /// Cycles from the reset on that are looked at, from which the induction goes on.
     steps: u32,
@@ -67,26 +76,82 @@ struct Proof {
     mutants: &'static [(&'static str, &'static str, &'static str)],
 }
 
-const PROOFS: &[Proof] = &[Proof {
-    top: "arrays",
-    files: &[
-        "rtmmu/verdict.sv",
-        "rtmmu/two_reads.sv",
-        "rtmmu/data_port.sv",
-        "rtmmu/hold.sv",
-        "rtmmu/rtmmu_arrays.sv",
-        "proofs/arrays.sv",
-    ],
-    steps: 12,
-    mutants: &[
-        // A fault comes as soon as it is known.
-        ("rtmmu/hold.sv", "assign over = age == cycles;", "assign over = 1'b1;"),
-        // A stale page behind the end of a stack.
-        ("rtmmu/rtmmu_arrays.sv", "place} < p1_rsp_data;", "place} <= p1_rsp_data;"),
-        // Nobody looks who stands in the place.
-        ("rtmmu/rtmmu_arrays.sv", "p2_rsp_data != page_word", "1'b0"),
-    ],
-}];
+const ARRAYS: &[&str] = &[
+    "rtmmu/verdict.sv",
+    "rtmmu/two_reads.sv",
+    "rtmmu/data_port.sv",
+    "rtmmu/hold.sv",
+    "rtmmu/rtmmu_arrays.sv",
+    "proofs/arrays.sv",
+];
+
+const TLB: &[&str] = &["tlb/range_tlb.sv", "proofs/tlb.sv"];
+
+const PROOFS: &[Proof] = &[
+    Proof {
+        top: "arrays",
+        parameters: "",
+        files: ARRAYS,
+        steps: 12,
+        mutants: &[
+            // A fault comes as soon as it is known.
+            ("rtmmu/hold.sv", "assign over = age == cycles;", "assign over = 1'b1;"),
+            // A stale page behind the end of a stack.
+            ("rtmmu/rtmmu_arrays.sv", "place} < p1_rsp_data;", "place} <= p1_rsp_data;"),
+            // Nobody looks who stands in the place.
+            ("rtmmu/rtmmu_arrays.sv", "p2_rsp_data != page_word", "1'b0"),
+        ],
+    },
+    Proof {
+        top: "tlb_any",
+        parameters: "-set FORM 0 -set LEAF_BITS 3",
+        files: TLB,
+        steps: 6,
+        mutants: &[
+            // Any page will do.
+            ("tlb/range_tlb.sv", "same[i] && low[i] == probe_low;", "same[i];"),
+        ],
+    },
+    Proof {
+        top: "tlb_any",
+        parameters: "-set FORM 1 -set LEAF_BITS 3",
+        files: TLB,
+        steps: 6,
+        mutants: &[
+            // What lies in a new one stays beside it.
+            ("tlb/range_tlb.sv", "high[i] | (phase == WRITE ? to : '0);", "high[i];"),
+            // The frame of the demanded page for all of them.
+            ("tlb/range_tlb.sv", "frame & ~ones : frame;", "frame : frame;"),
+        ],
+    },
+    Proof {
+        top: "tlb_any",
+        parameters: "-set FORM 2 -set LEAF_BITS 3",
+        files: TLB,
+        steps: 14,
+        mutants: &[
+            // A new run is not cut where an older one sticks out before it, or after it.
+            ("tlb/range_tlb.sv", "from <= found_high + 1'b1;", "from <= from;"),
+            ("tlb/range_tlb.sv", "to <= found_low - 1'b1;", "to <= to;"),
+            // What lies in a new one stays beside it.
+            ("tlb/range_tlb.sv", "same & below_end & (from == '0 ? '1 : ~begins);", "'0;"),
+        ],
+    },
+    Proof {
+        top: "tlb_any",
+        parameters: "-set FORM 2 -set LEAF_BITS 2",
+        files: TLB,
+        steps: 14,
+        mutants: &[
+            // The upper bits of the page are not looked at.
+            (
+                "tlb/range_tlb.sv",
+                "match[i] = same[i] && begins[i] && probe_low <= high[i];",
+                "match[i] = valid[i] && begins[i] && probe_low <= high[i];",
+            ),
+        ],
+    },
+];
 
 /// Where things lie.
 struct Room {
@@ -104,7 +169,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// How much is done.
 #[derive(clap::Args)]
 pub(crate) struct Choice {
-    /// Which of them; all if none is named.
+    /// Which of them; all but `cost` if none is named.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(names()))]
     parts: Vec<String>,
     /// Accesses of each run of the co-simulation, of which there are 27.
@@ -129,7 +194,11 @@ pub(crate) fn rtl(metadata: &Metadata, choice: &Choice) -> Result<()> {
     std::fs::create_dir_all(&room.target)?;
     let (mut passed, mut failed, mut left) = (0, 0, 0);
     for Part { name, tools, run } in PARTS {
-        if !choice.parts.is_empty() && !choice.parts.iter().any(|part| part == name) {
+        let is_chosen = match choice.parts.is_empty() {
+            true => *name != COST,
+            false => choice.parts.iter().any(|part| part == name),
+        };
+        if !is_chosen {
             continue;
         }
         let lacks = |tool: &&(&str, &str)| Command::new(tool.0).arg("--version").output().is_err();
@@ -187,6 +256,16 @@ fn cosim(room: &Room) -> Result<()> {
     Ok(())
 }
 
+/// Writes rtl/cost.csv anew.
+fn cost(room: &Room) -> Result<()> {
+    let tops: Vec<(&str, &[&str])> = TOPS
+        .iter()
+        .filter(|top| !top.name.starts_with("range"))
+        .map(|top| (top.name, top.files))
+        .collect();
+    rtl_cost::table(&room.rtl, &room.target, &tops)
+}
+
 fn synth(room: &Room) -> Result<()> {
     for Top { name, files, lut4_max } in TOPS {
         let script = format!("read_verilog -sv {}; synth_ecp5 -top {name}; stat", files.join(" "));
@@ -209,8 +288,10 @@ fn synth(room: &Room) -> Result<()> {
 
 fn prove(room: &Room) -> Result<()> {
     for proof in PROOFS {
-        ensure!(holds(proof, &room.rtl, Search::Induction)?, "{}: not proved", proof.top);
-        println!("  {}: proved by induction", proof.top);
+        let name = format!("{} {}", proof.top, proof.parameters.replace("-set ", ""));
+        let name = name.trim();
+        ensure!(holds(proof, &room.rtl, Search::Induction)?, "{name}: not proved");
+        println!("  {name}: proved by induction");
         for (file, text, other) in proof.mutants {
             let mutant = room.target.join("mutant");
             for path in proof.files {
@@ -231,10 +312,9 @@ fn prove(room: &Room) -> Result<()> {
             }
             ensure!(
                 !holds(proof, &mutant, Search::Bounded)?,
-                "{}: proved of \"{other}\" in {file} too",
-                proof.top
+                "{name}: proved of \"{other}\" in {file} too"
             );
-            println!("  {}: refuted where \"{text}\" is \"{other}\"", proof.top);
+            println!("  {name}: refuted where \"{text}\" is \"{other}\"");
         }
     }
     Ok(())
@@ -252,14 +332,18 @@ enum Search {
 /// Returns true if there is no counterexample over the files below `root`, false if there is one that begins at
 /// the reset.
 fn holds(proof: &Proof, root: &Path, search: Search) -> Result<bool> {
-    let Proof { top, files, steps, .. } = proof;
+    let Proof { top, parameters, files, steps, .. } = proof;
     let files = files.join(" ");
+    let chosen = match *parameters {
+        "" => String::new(),
+        parameters => format!("chparam {parameters} {top}; "),
+    };
     let how = match search {
         Search::Induction => format!("-tempinduct -initsteps {}", steps - 1),
         Search::Bounded => "-tempinduct -tempinduct-baseonly".to_owned(),
     };
     let script = format!(
-        "read_verilog -sv -formal {files}; prep -top {top} -flatten; async2sync; \
+        "read_verilog -sv -formal -defer {files}; {chosen}prep -top {top} -flatten; async2sync; \
          opt -full -nodffe -nosdff; dffunmap; techmap; opt -fast; \
          sat {how} -maxsteps {steps} -prove-asserts -set-assumes -seq 1"
     );
