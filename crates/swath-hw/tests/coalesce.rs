@@ -112,6 +112,13 @@ fn expected(join: Join, frames: &[Option<u64>], runs: &[(u64, u64, u64)], page: 
             }
             (from, to - from)
         }
+        Join::Table { log2 } => {
+            let run = runs.iter().find(|(start, _, count)| (*start..start + count).contains(&page));
+            let &(start, _, count) = run.unwrap();
+            let group = page >> log2 << log2;
+            let from = start.max(group);
+            (from, (start + count).min(group + (1 << log2)) - from)
+        }
         Join::Fragment { log2_max } => {
             let &(start, frame, count) = runs
                 .iter()
@@ -140,8 +147,10 @@ fn an_entry_has_what_the_rule_says() {
         Join::Part { log2: 5 },
         Join::Fragment { log2_max: 9 },
         Join::Fragment { log2_max: 3 },
+        Join::Table { log2: 4 },
+        Join::Table { log2: 9 },
     ];
-    let mut joined = [0; 6];
+    let mut joined = [0; 8];
     for seed in 0..150 {
         let mut random = Random::new(seed);
         let runs = random_runs(&mut random);
@@ -151,7 +160,7 @@ fn an_entry_has_what_the_rule_says() {
             runs.iter().for_each(|&(page, frame, count)| SPACE.map(memory, page, frame, count));
             for (join, joined) in joins.into_iter().zip(&mut joined) {
                 let regime = match join {
-                    Join::Fragment { .. } => SPACE.regime(PCAD),
+                    Join::Fragment { .. } | Join::Table { .. } => SPACE.regime(PCAD),
                     _ => SPACE.regime(Coalescing::None),
                 };
                 let mut tlb = Joined::new(regime, Geometry::fully_associative(8), join).unwrap();

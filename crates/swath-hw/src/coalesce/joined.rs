@@ -37,6 +37,12 @@ pub enum Join {
         /// log2 of the most pages.
         log2_max: u32,
     },
+    /// The demanded page's block, as far as it lies in the aligned group of pages around it: in one leaf table, where
+    /// hardware is simpler (`rtl/tlb`). The regime's PCAD tells of the block.
+    Table {
+        /// log2 of the pages of a table.
+        log2: u32,
+    },
 }
 
 /// A TLB with its walker, told about one address space by a [`Regime`].
@@ -87,6 +93,7 @@ impl Joined {
         let group = |log2: u32| log2.min(line::entries(format).ilog2());
         let (pages, first) = match self.join {
             Join::Fragment { log2_max } => fragment(page, resolved, log2_max)?,
+            Join::Table { log2 } => in_table(page, resolved, log2),
             // A page of another size is one already.
             _ if resolved.fill.pages().count != 1 => return None,
             Join::Whole { log2 } => {
@@ -151,6 +158,15 @@ fn fragment(page: Vpn, resolved: &Resolved, log2_max: u32) -> Option<(PageRange,
         first.is_multiple_of(1 << log2).then(|| (PageRange::new(start, 1 << log2), Pfn::new(first)))
     };
     (0..=log2_max.min(pages.count.ilog2())).rev().find_map(lies)
+}
+
+/// The part of the entry that a walk found that lies in the aligned group around `page`. O(1).
+fn in_table(page: Vpn, resolved: &Resolved, log2: u32) -> (PageRange, Pfn) {
+    let (pages, group) = (resolved.fill.pages(), page.align_down(log2));
+    let start = pages.start.max(group);
+    let end = pages.end().raw().min(group.raw() + (1 << log2));
+    let first = resolved.frame.raw() - (page.raw() - start.raw());
+    (PageRange::new(start, end - start.raw()), Pfn::new(first))
 }
 
 impl Translate for Joined {

@@ -211,7 +211,8 @@ impl Study for Reach {
             "Zen joins four aligned pages on four aligned frames; CoLT what goes on within a line of \
              descriptors; a fragment is the largest aligned power of two in a block that lies \
              on aligned frames, up to 2 MiB. Pages of 64 KiB are Arm's contiguous bit, ARMv7's \
-             large pages or RISC-V's Svnapot; x86-64 has none."
+             large pages or RISC-V's Svnapot; x86-64 has none. In hardware a run that may lie anywhere costs more than \
+             one within a leaf table (rtl/README.md)."
                 .to_owned(),
             "AT has the anchor distance that suits the blocks best; AT and PCAD have fields as wide as \
              machine.contiguity_bits says, which no processor has (pbs-widths)."

@@ -59,6 +59,8 @@ pub(crate) enum Way {
     Anchors,
     /// PCAD.
     Pcad,
+    /// PCAD, of each block what lies in one leaf table.
+    Table,
     /// One that another crate added, and its TLB.
     Added(Added, TlbKind),
 }
@@ -76,6 +78,7 @@ impl Way {
             Self::Anchors,
             Self::Offsets,
             Self::Ranges,
+            Self::Table,
             Self::Pcad,
         ];
         let has_sixteen = Sizes::all(format).contains(SIXTEEN);
@@ -97,6 +100,7 @@ impl Way {
             Self::Offsets => "SpOT",
             Self::Anchors => "AT",
             Self::Pcad => "PCAD",
+            Self::Table => "PCAD, one table",
             Self::Added(one, _) => one.name,
         }
     }
@@ -104,7 +108,7 @@ impl Way {
     /// The contiguity that its table tells of.
     const fn scheme(self) -> Scheme {
         match self {
-            Self::Pcad | Self::Fragments => Scheme::Pcad,
+            Self::Pcad | Self::Table | Self::Fragments => Scheme::Pcad,
             Self::Anchors => Scheme::At,
             Self::Added(one, _) => one.scheme,
             _ => Scheme::Trad,
@@ -163,6 +167,11 @@ pub(crate) fn with_table<M: PhysMemory, T>(
             .map_err(|error| MeasureError::Map(error.to_string()))?;
     }
     run(space.regime(), &tables)
+}
+
+/// Returns log2 of the pages of a leaf table.
+fn table_log2(format: Format) -> u32 {
+    format.levels().last().map_or(0, |level| level.index.width)
 }
 
 /// Writes the blocks as a list of ranges, those that go on from one another as one.
@@ -232,6 +241,10 @@ pub(crate) fn measure(
             Way::Colt => translating(program, &memory, || joined(Join::Part { log2: 3 })),
             Way::Fragments => {
                 translating(program, &memory, || joined(Join::Fragment { log2_max: FRAGMENT_LOG2 }))
+            }
+            Way::Table => {
+                let log2 = table_log2(format);
+                translating(program, &memory, || joined(Join::Table { log2 }))
             }
             Way::Ranges => {
                 let list = write_ranges(blocks, &mut rest.borrow_mut(), &memory)?;
