@@ -1,4 +1,4 @@
-//! What the hardware costs: syntheses over sizes and forms, and the clock after place and route, as a table.
+//! The cost of the hardware: syntheses over sizes and forms, and the clock after place and route, as a table.
 
 use std::fmt::Write;
 use std::path::Path;

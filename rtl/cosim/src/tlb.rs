@@ -135,7 +135,7 @@ impl Drop for Unit {
     }
 }
 
-/// What a run has come to.
+/// The counts of a run.
 pub struct Tally {
     pub hits: u64,
     pub fills: u64,

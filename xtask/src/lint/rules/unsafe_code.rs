@@ -115,6 +115,7 @@ const MODULES: &[&str] = &[
     "kernel/src/memory.rs",
     "kernel/src/scenario.rs",
     "kernel/src/vm.rs",
+    "rtl/cosim/src/tlb.rs",
     "rtl/cosim/src/unit.rs",
 ];
 
