@@ -91,6 +91,7 @@ def test_a_trace_for_champsim_is_read_back(tmp_path):
     for name, arguments in [
         ("of.champsim", ["--recording", str(DATA / "sort.swtrace")]),
         ("skewed.champsim", ["--pages", "100", "--seed", "7"]),
+        ("down.champsim", ["--columns", "90"]),
     ]:
         out = tmp_path / name
         command = [sys.executable, EXAMPLES / "champsim.py", out, "--count", "5000", *arguments]

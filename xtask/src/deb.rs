@@ -196,10 +196,19 @@ fn try_library(shell: &Shell, metadata: &Metadata, root: &Path) -> Result<()> {
     let (include, lib) = (root.join("usr/include"), root.join("usr/lib"));
     let (by_archive, by_library) = (root.join("by-archive"), root.join("by-library"));
     let archive = lib.join("libswath.a");
+    // What the pkg-config file says, where there is a program that reads it.
+    let pkg_config = cmd!(shell, "pkg-config --cflags --libs swath").quiet().ignore_stderr();
+    let flags = pkg_config.env("PKG_CONFIG_PATH", lib.join("pkgconfig")).read();
+    let by_hand = format!("-I{} -L{} -lswath", include.display(), lib.display());
+    let flags = match cmd!(shell, "pkg-config --version").quiet().ignore_stdout().run() {
+        Ok(()) => flags.context("swath.pc")?,
+        Err(_) => by_hand,
+    };
+    let flags = flags.split_whitespace();
     cmd!(shell, "cc -I {include} {example} {archive} -lpthread -ldl -lm -o {by_archive}")
         .quiet()
         .run()?;
-    cmd!(shell, "cc -I {include} {example} -L {lib} -lswath -o {by_library}").quiet().run()?;
+    cmd!(shell, "cc {example} {flags...} -o {by_library}").quiet().run()?;
     let one = cmd!(shell, "{by_archive}").quiet().read()?;
     let other = cmd!(shell, "{by_library}").env("LD_LIBRARY_PATH", &lib).quiet().read()?;
     ensure!(one == other && one.contains("900"), "the example says {one:?} and {other:?}");
