@@ -55,7 +55,8 @@ pub(crate) fn build(shell: &Shell, metadata: &Metadata, out: &Path) -> Result<()
         cmd!(shell, "dpkg-deb --version").quiet().ignore_stdout().run().is_ok(),
         "dpkg-deb is not there: install dpkg"
     );
-    cmd!(shell, "cargo build --release -p swath").run()?;
+    // As a release is built otherwise: with other crates beside it, or not, is another build.
+    cmd!(shell, "cargo build --release").run()?;
     shell.create_dir(out)?;
     // All files are as old as what they were made of.
     let made = match shell.var("SOURCE_DATE_EPOCH") {
