@@ -28,7 +28,7 @@ pub use dram::mapping::{AddressMapping, AddressMappingError, Location};
 pub use dram::memory::Dram;
 pub use dram::parts::{DDR3_800, DDR3_1600, DDR4_3200, DDR5_4800, LPDDR4_3200, LPDDR5_6400};
 pub use dram::request::{Completion, DramRequest, IssuedCommand, OfferError};
-pub use dram::scheduling::{RefreshMode, Scheduling, WritePolicy};
+pub use dram::scheduling::{DrainRule, RefreshMode, Scheduling, WaitingRequests, WritePolicy};
 pub use dram::stats::{ChannelStats, DramStats};
 pub use dram::timing::{Part, PartError, SetRefresh};
 pub use histogram::Histogram;

@@ -9,7 +9,7 @@ use swath_hw::dram::{Command, PARTS, Part, PartError, Scope};
 use swath_hw::dram::{Completion, Dram, DramConfig, DramConfigError, DramRequest, OfferError};
 use swath_hw::dram::{DDR3_800, DDR5_4800, LPDDR5_6400};
 use swath_hw::dram::{TraceFormat, write_trace};
-use swath_hw::{Histogram, RefreshMode, Scheduling, WritePolicy};
+use swath_hw::{DrainRule, Histogram, RefreshMode, Scheduling, WritePolicy};
 
 /// One channel of one rank of a part.
 fn one_channel(part: &Part) -> DramConfig {
@@ -372,6 +372,13 @@ fn memories_that_cannot_be_are_refused() {
         Scheduling { writes: marks(0, 0, 0), ..good.scheduling },
         Scheduling { writes: marks(8, 9, 0), ..good.scheduling },
         Scheduling { writes: marks(8, 4, 4), ..good.scheduling },
+        Scheduling {
+            writes: WritePolicy::Own {
+                entries: 0,
+                rule: DrainRule { name: "never", drains: |_| false },
+            },
+            ..good.scheduling
+        },
     ];
     for scheduling in bad {
         assert_eq!(

@@ -2,3 +2,4 @@
 #![forbid(unsafe_code)]
 
 pub mod hash_join;
+pub mod more_writes;

@@ -1,4 +1,4 @@
-//! The program `swath` with one workload more.
+//! The program `swath` with a workload and a rule for the memory's writes more.
 
 #![forbid(unsafe_code)]
 
@@ -6,6 +6,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if let Err(error) = swath_example_workloads::hash_join::add() {
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
+    if let Err(error) = swath_example_workloads::more_writes::add() {
         eprintln!("{error}");
         return ExitCode::FAILURE;
     }

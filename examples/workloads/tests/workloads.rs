@@ -100,6 +100,10 @@ fn the_workload_and_the_part_are_in_figures_of_cycles() {
         assert!(cycles(result, "PBS") < cycles(result, "TRAD"));
         assert!(result.figures.iter().any(|figure| figure.id == "Energy"));
     }
+    // Writes as another rule has them: other cycles, and no claim of the paper's.
+    let by_rule = on("dram.write_rule = \"more-writes\"");
+    assert_ne!(cycles(&by_rule, "TRAD"), cycles(&paper, "TRAD"));
+    assert!(by_rule.claims.iter().any(|claim| claim.reason().contains("serves writes by a rule")));
     // Half the channels and slower in cycles, if not in seconds.
     assert!(cycles(&ours, "TRAD") > cycles(&paper, "TRAD"));
     assert!(ours.claims.iter().any(|claim| claim.reason().contains("memory")));
@@ -145,5 +149,16 @@ fn a_part_that_is_wrong_is_refused_with_file_key_and_line() {
         });
         let error = error.expect_err("it is refused");
         assert!(error.contains(says) && error.contains("dram.part: "), "{part}: {error}");
+    }
+}
+
+#[test]
+fn a_rule_that_there_is_not_is_refused() {
+    for (dram, says) in [
+        ("dram.write_rule = \"longest\"", "no rule \"longest\"; there are more-writes"),
+        ("dram.write_rule = \"more-writes\"\ndram.write_entries = 0", "no places of their own"),
+    ] {
+        let error = run("system", |plan| set(plan, dram)).expect_err("it is refused");
+        assert!(error.contains("dram.write_rule") && error.contains(says), "{error}");
     }
 }

@@ -111,6 +111,7 @@ impl DramConfig {
             WritePolicy::Watermark { entries, high, low } => {
                 places.contains(&entries) && low < high && high <= entries
             }
+            WritePolicy::Own { entries, .. } => places.contains(&entries),
         };
         if !writes || !places.contains(&self.scheduling.entries) {
             return Err(DramConfigError::Scheduling(self.scheduling));

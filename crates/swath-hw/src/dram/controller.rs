@@ -53,7 +53,7 @@ use crate::dram::plan::{NOTHING, Plan};
 use crate::dram::queue::{Arrival, BANKS, First, NIL, Needed, Queue, QueueSlot, READ, WRITE, bits};
 use crate::dram::refresh::Refreshes;
 use crate::dram::request::{Completion, IssuedCommand};
-use crate::dram::scheduling::{Scheduling, WritePolicy};
+use crate::dram::scheduling::{Scheduling, WaitingRequests, WritePolicy};
 use crate::dram::state::{RankTiming, TimingState};
 use crate::dram::stats::ChannelStats;
 use crate::dram::timing::{BankIndex, Command, Part, PartError};
@@ -150,7 +150,9 @@ impl Controller {
         let timing = TimingState::new(part, ranks)?;
         let entries = match scheduling.writes {
             WritePolicy::Unified => scheduling.entries,
-            WritePolicy::Watermark { entries, .. } => scheduling.entries + entries,
+            WritePolicy::Watermark { entries, .. } | WritePolicy::Own { entries, .. } => {
+                scheduling.entries + entries
+            }
         };
         let banks = timing.banks();
         let burst = Cycle::from(part.burst_cycles());
@@ -265,8 +267,12 @@ impl Controller {
         let [reads, writes] = self.queue.occupied();
         match self.scheduling.writes {
             WritePolicy::Unified => reads + writes < self.scheduling.entries,
-            WritePolicy::Watermark { entries, .. } if write => writes < entries,
-            WritePolicy::Watermark { .. } => reads < self.scheduling.entries,
+            WritePolicy::Watermark { entries, .. } | WritePolicy::Own { entries, .. } if write => {
+                writes < entries
+            }
+            WritePolicy::Watermark { .. } | WritePolicy::Own { .. } => {
+                reads < self.scheduling.entries
+            }
         }
     }
 
@@ -303,9 +309,9 @@ impl Controller {
     /// class that is served is another one now.
     #[inline]
     fn decide_class(&mut self, cycle: Cycle) -> bool {
-        let WritePolicy::Watermark { high, low, .. } = self.scheduling.writes else {
+        if matches!(self.scheduling.writes, WritePolicy::Unified) {
             return false;
-        };
+        }
         let [reads, writes] = self.queue.listed();
         // As it was and will be, whatever was decided before in this cycle.
         if writes == 0 && !self.draining {
@@ -315,14 +321,31 @@ impl Controller {
             self.drained = self.draining;
             self.decided = cycle;
         }
-        let mark = if self.drained { writes > low } else { writes >= high };
-        let draining = mark || (writes > 0 && reads == 0);
+        let draining = match self.scheduling.writes {
+            WritePolicy::Watermark { high, low, .. } => {
+                let mark = if self.drained { writes > low } else { writes >= high };
+                mark || (writes > 0 && reads == 0)
+            }
+            _ => self.ask_rule(reads, writes),
+        };
         let other = core::mem::replace(&mut self.draining, draining) != draining;
         if other {
             self.served = [!draining, draining];
             self.stale = u64::MAX;
         }
         other
+    }
+
+    /// Returns true if writes are to be served by the user's rule.
+    // Out of line: the marks, which are decided after each command, are the common case.
+    #[cold]
+    #[inline(never)]
+    fn ask_rule(&self, reads: u32, writes: u32) -> bool {
+        let WritePolicy::Own { entries, rule } = self.scheduling.writes else {
+            return false;
+        };
+        let waiting = WaitingRequests { reads, writes, entries, draining: self.drained };
+        writes > 0 && (reads == 0 || (rule.drains)(waiting))
     }
 
     /// Returns the oldest request that may be served.

@@ -31,7 +31,7 @@ pub use mapping::{AddressField, AddressMapping, AddressMappingError, Coordinate,
 pub use memory::Dram;
 pub use parts::{DDR3_800, DDR3_1600, DDR4_3200, DDR5_4800, LPDDR4_3200, LPDDR5_6400, PARTS};
 pub use request::{Completion, DramRequest, IssuedCommand, OfferError};
-pub use scheduling::{RefreshMode, Scheduling, WritePolicy};
+pub use scheduling::{DrainRule, RefreshMode, Scheduling, WaitingRequests, WritePolicy};
 pub use state::TimingState;
 pub use stats::{ChannelStats, DramStats};
 pub use timing::{BANKS_MAX, BankIndex, Command, Constraint, Part, PartError, Scope, SetRefresh};

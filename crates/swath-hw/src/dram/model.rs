@@ -10,7 +10,7 @@ use crate::dram::mapping::AddressMapping;
 use crate::dram::memory::Dram;
 use crate::dram::parts::{DDR3_800, DDR4_3200, DDR5_4800, LPDDR4_3200, LPDDR5_6400};
 use crate::dram::request::DramRequest;
-use crate::dram::scheduling::{RefreshMode, Scheduling, WritePolicy};
+use crate::dram::scheduling::{DrainRule, RefreshMode, Scheduling, WritePolicy};
 use crate::dram::timing::Part;
 use crate::testing::dram::{compare, hurried};
 
@@ -26,6 +26,20 @@ fn same_commands_in_the_same_cycles() {
         WritePolicy::Watermark { entries: 6, high: 4, low: 1 },
         WritePolicy::Watermark { entries: 3, high: 3, low: 0 },
         WritePolicy::Watermark { entries: 1, high: 1, low: 0 },
+        WritePolicy::Own {
+            entries: 5,
+            rule: DrainRule { name: "more writes", drains: |now| now.writes > now.reads },
+        },
+        WritePolicy::Own {
+            entries: 7,
+            rule: DrainRule {
+                name: "twice as many",
+                drains: |now| match now.draining {
+                    true => 2 * now.writes > now.reads,
+                    false => now.writes > 2 * now.reads,
+                },
+            },
+        },
     ];
     let mut seed = 0;
     for (part, refresh, cycles) in [

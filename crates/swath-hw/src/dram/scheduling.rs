@@ -1,5 +1,8 @@
 //! The choices that a channel's controller leaves to its user.
 
+use core::fmt;
+use core::hash::{Hash, Hasher};
+
 /// The time at which writes are served.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WritePolicy {
@@ -16,6 +19,59 @@ pub enum WritePolicy {
         /// So many end it: less than `high`.
         low: u32,
     },
+    /// Writes wait in a queue of their own, and a rule of the user's says when they are served, and reads
+    /// are not. Where no read waits, writes are; where no write waits, reads.
+    Own {
+        /// Places in the queue of writes.
+        entries: u32,
+        /// The rule.
+        rule: DrainRule,
+    },
+}
+
+/// The requests of a channel that wait, of which neither class is empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaitingRequests {
+    /// Reads.
+    pub reads: u32,
+    /// Writes.
+    pub writes: u32,
+    /// Places in the queue of writes.
+    pub entries: u32,
+    /// True if writes were served before.
+    pub draining: bool,
+}
+
+/// A rule that says when writes are served. Two of one name count as the same.
+///
+/// It is asked when requests come and go. What it answers has to stay so while they do not: with its answer for
+/// `draining` and the same numbers it answers the same again.
+#[derive(Clone, Copy)]
+pub struct DrainRule {
+    /// Its name.
+    pub name: &'static str,
+    /// Returns true if writes are to be served.
+    pub drains: fn(WaitingRequests) -> bool,
+}
+
+impl PartialEq for DrainRule {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for DrainRule {}
+
+impl Hash for DrainRule {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl fmt::Debug for DrainRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DrainRule").field(&self.name).finish()
+    }
 }
 
 /// The banks that are refreshed at once.

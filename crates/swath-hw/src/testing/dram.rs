@@ -18,7 +18,7 @@ use crate::dram::config::DramConfig;
 use crate::dram::mapping::Location;
 use crate::dram::memory::Dram;
 use crate::dram::request::{Completion, DramRequest, IssuedCommand, OfferError};
-use crate::dram::scheduling::{RefreshMode, Scheduling, WritePolicy};
+use crate::dram::scheduling::{RefreshMode, Scheduling, WaitingRequests, WritePolicy};
 use crate::dram::timing::{Command, Part, Scope, SetRefresh};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,7 +149,7 @@ impl Channel {
             .filter(|waiting| !self.is_parked(waiting))
             .filter(|waiting| match self.config.scheduling.writes {
                 WritePolicy::Unified => true,
-                WritePolicy::Watermark { .. } => waiting.request.write == self.draining,
+                _ => waiting.request.write == self.draining,
             })
             .copied()
             .collect();
@@ -158,17 +158,27 @@ impl Channel {
     }
 
     fn choose_class(&mut self) {
-        let WritePolicy::Watermark { high, low, .. } = self.config.scheduling.writes else {
+        let policy = self.config.scheduling.writes;
+        if policy == WritePolicy::Unified {
             return;
-        };
+        }
         let count = |write| {
             let waits = |waiting: &&Waiting| !waiting.claim && !self.is_parked(waiting);
             self.queue.iter().filter(waits).filter(|waiting| waiting.request.write == write).count()
                 as u32
         };
         let (reads, writes) = (count(false), count(true));
-        let mark = if self.draining { writes > low } else { writes >= high };
-        self.draining = mark || (writes > 0 && reads == 0);
+        let wanted = || match policy {
+            WritePolicy::Unified => false,
+            WritePolicy::Watermark { low, .. } if self.draining => writes > low,
+            WritePolicy::Watermark { high, .. } => writes >= high,
+            WritePolicy::Own { entries, rule } => {
+                let draining = self.draining;
+                (rule.drains)(WaitingRequests { reads, writes, entries, draining })
+            }
+        };
+        let draining = writes > 0 && (reads == 0 || wanted());
+        self.draining = draining;
     }
 
     /// The completion of a read that is forwarded, nothing, or `Err` if full.
@@ -188,8 +198,10 @@ impl Channel {
         let scheduling = self.config.scheduling;
         let full = match scheduling.writes {
             WritePolicy::Unified => reads + writes >= scheduling.entries,
-            WritePolicy::Watermark { entries, .. } if write => writes >= entries,
-            WritePolicy::Watermark { .. } => reads >= scheduling.entries,
+            WritePolicy::Watermark { entries, .. } | WritePolicy::Own { entries, .. } if write => {
+                writes >= entries
+            }
+            WritePolicy::Watermark { .. } | WritePolicy::Own { .. } => reads >= scheduling.entries,
         };
         if full {
             return Err(());

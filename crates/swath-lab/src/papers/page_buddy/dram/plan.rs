@@ -4,10 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_hw::dram::config::{DramConfig, DramConfigError};
 use swath_hw::dram::mapping::{AddressMapping, AddressMappingError};
-use swath_hw::dram::scheduling::{RefreshMode, Scheduling, WritePolicy};
+use swath_hw::dram::scheduling::{DrainRule, RefreshMode, Scheduling, WritePolicy};
 use swath_hw::{Currents, TRANSACTION_BYTES};
 
+use crate::papers::page_buddy::design::plan::FigureName;
 use crate::papers::page_buddy::dram::part::{DataSheet, PartFault, PartName};
+use crate::papers::page_buddy::dram::policy::write_rule;
 use crate::study::bounds::Bounded;
 use crate::study::claim::Conditions;
 use crate::study::plan::Refused;
@@ -52,6 +54,9 @@ pub struct DramPlan {
     pub write_high: Bounded<1, 4096>,
     /// Writes waiting that end one; fewer than `write_high`.
     pub write_low: Bounded<0, 4095>,
+    /// The name of a rule that another crate added, in place of `write_high` and `write_low`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_rule: Option<FigureName>,
 }
 
 impl Default for DramPlan {
@@ -69,6 +74,7 @@ impl Default for DramPlan {
             write_entries: const { Bounded::new(16).unwrap() },
             write_high: const { Bounded::new(14).unwrap() },
             write_low: const { Bounded::new(3).unwrap() },
+            write_rule: None,
         }
     }
 }
@@ -121,7 +127,13 @@ impl DramPlan {
             }
             error => refused("channels", error.to_string()),
         })?;
-        let config = DramConfig { part, channels, ranks, mapping, scheduling: self.scheduling() };
+        let rule = self.write_rule.map(|name| write_rule(name.get())).transpose();
+        let rule = rule.map_err(|why| refused("write_rule", why))?;
+        if rule.is_some() && self.write_entries.get() == 0 {
+            return Err(refused("write_rule", "writes have no places of their own".to_owned()));
+        }
+        let scheduling = self.scheduling(rule);
+        let config = DramConfig { part, channels, ranks, mapping, scheduling };
         config.validate().map_err(|error| {
             let key = match error {
                 DramConfigError::Part(_) => "part",
@@ -152,14 +164,15 @@ impl DramPlan {
     }
 
     /// How each channel is scheduled.
-    fn scheduling(&self) -> Scheduling {
+    fn scheduling(&self, rule: Option<DrainRule>) -> Scheduling {
         Scheduling {
             entries: self.queue_entries.small(),
             hits_first: self.hits_first,
             bypasses_max: self.bypasses_max.small(),
-            writes: match self.write_entries.small() {
-                0 => WritePolicy::Unified,
-                entries => WritePolicy::Watermark {
+            writes: match (self.write_entries.small(), rule) {
+                (0, _) => WritePolicy::Unified,
+                (entries, Some(rule)) => WritePolicy::Own { entries, rule },
+                (entries, None) => WritePolicy::Watermark {
                     entries,
                     high: self.write_high.small(),
                     low: self.write_low.small(),
@@ -180,6 +193,10 @@ impl DramPlan {
             .same("channels of memory", 4, self.channels.get())
             .same("ranks of memory", 1, self.ranks.get())
             .same("requests in the memory's queue", 16, self.queue_entries.get())
+            .met(
+                self.write_rule.is_none(),
+                "a memory that serves writes by a rule of another crate's",
+            )
             .met(self.hits_first, "a memory that does not serve bank hits first")
     }
 
