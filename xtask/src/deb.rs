@@ -1,5 +1,6 @@
-//! Packages for Debian and its kin: the program, and the C library.
+//! Packages for Debian and its kin: the program, the C library, and what is needed to build against it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,19 +14,26 @@ use crate::install;
 struct Deb {
     name: &'static str,
     section: &'static str,
+    /// Files of its control archive other than `control`: name and text.
+    control: &'static [(&'static str, &'static str)],
+    /// Packages of the same version that it needs.
+    needs: &'static [&'static str],
     summary: &'static str,
     /// Lines of at most 79 letters.
     description: &'static [&'static str],
     /// Puts its files below the root.
     stage: fn(&Shell, &Metadata, &Path) -> Result<()>,
-    /// Tries what was unpacked below a root.
+    /// Tries what was unpacked below a root, with what it needs.
     attempt: fn(&Shell, &Metadata, &Path) -> Result<()>,
 }
 
-const DEBS: [Deb; 2] = [
+/// The packages, each after those that it needs.
+const DEBS: [Deb; 3] = [
     Deb {
         name: "swath",
         section: "utils",
+        control: &[],
+        needs: &[],
         summary: "laboratory of contiguous memory",
         description: &[
             "Says how contiguous this machine's memory is and what blocks it, records what",
@@ -36,17 +44,45 @@ const DEBS: [Deb; 2] = [
         attempt: try_program,
     },
     Deb {
-        name: "libswath-dev",
-        section: "libdevel",
+        name: "libswath0",
+        section: "libs",
+        control: &[
+            ("shlibs", "libswath 0 libswath0\n"),
+            ("triggers", "activate-noawait ldconfig\n"),
+        ],
+        needs: &[],
         summary: "memory managers that keep memory contiguous, for C",
         description: &[
             "Allocators of frames, address spaces, real-time heaps, models of TLBs and DRAM,",
-            "and cmt_malloc, over storage that the caller gives: header, libraries,",
-            "pkg-config file and CMake package.",
+            "and cmt_malloc, over storage that the caller gives; and a library that puts",
+            "cmt_malloc in the place of a program's malloc (LD_PRELOAD).",
         ],
         stage: stage_library,
         attempt: try_library,
     },
+    Deb {
+        name: "libswath-dev",
+        section: "libdevel",
+        control: &[],
+        needs: &["libswath0"],
+        summary: "memory managers that keep memory contiguous, for C: development files",
+        description: &["Header, archives, pkg-config file and CMake package of libswath0."],
+        stage: stage_development,
+        attempt: try_development,
+    },
+];
+
+/// The package of the C library.
+const LIBC: &str = "libc6";
+
+/// The package that has each library that ours may need, by the beginning of its name.
+const PACKAGES: [(&str, &str); 6] = [
+    ("libc.so.", LIBC),
+    ("libm.so.", LIBC),
+    ("libpthread.so.", LIBC),
+    ("libdl.so.", LIBC),
+    ("ld-linux", LIBC),
+    ("libgcc_s.so.", "libgcc-s1"),
 ];
 
 /// Builds the packages into `out`, unpacks each and tries what is in it.
@@ -63,12 +99,23 @@ pub(crate) fn build(shell: &Shell, metadata: &Metadata, out: &Path) -> Result<()
         Ok(made) => made,
         Err(_) => cmd!(shell, "git log -1 --format=%ct").read().context("git log")?,
     };
+    let version = version(metadata)?;
+    let mut packed: Vec<(&str, PathBuf)> = Vec::new();
     for deb in &DEBS {
         let file = pack(shell, metadata, deb, (out, &made))?;
+        let again = tempfile::tempdir()?;
+        let twin = pack(shell, metadata, deb, (again.path(), &made))?;
+        ensure!(fs::read(&file)? == fs::read(&twin)?, "{} is not the same twice", file.display());
+        let said = cmd!(shell, "dpkg-deb --field {file} Package Version").quiet().read()?;
+        ensure!(said == format!("Package: {}\nVersion: {version}", deb.name), "it says {said:?}");
         let room = tempfile::tempdir()?;
         let root = room.path();
-        cmd!(shell, "dpkg-deb --extract {file} {root}").run()?;
+        let needed = packed.iter().filter(|(name, _)| deb.needs.contains(name));
+        for file in needed.map(|(_, file)| file).chain([&file]) {
+            cmd!(shell, "dpkg-deb --extract {file} {root}").run()?;
+        }
         (deb.attempt)(shell, metadata, root).with_context(|| file.display().to_string())?;
+        packed.push((deb.name, file.clone()));
         println!("{}: {} bytes, unpacked and tried", file.display(), fs::metadata(&file)?.len());
     }
     Ok(())
@@ -91,21 +138,31 @@ fn pack(
         .map(|file| Ok(fs::read_to_string(metadata.workspace_root.join(file))?))
         .collect();
     shell.write_file(documents.join("copyright"), texts?.join("\n"))?;
+    let changes = fs::read_to_string(metadata.workspace_root.join("CHANGELOG.md"))?;
+    write_compressed(shell, &documents.join("changelog"), &changes)?;
     let (version, architecture) =
         (version(metadata)?, cmd!(shell, "dpkg --print-architecture").read()?);
     let size = installed_kib(&root)?;
     let Deb { name, section, summary, .. } = deb;
     let description = deb.description.join("\n ");
+    let mut depends = libraries_of(shell, &root)?;
+    depends.extend(deb.needs.iter().map(|needed| format!("{needed} (= {version})")));
+    let depends = match depends.is_empty() {
+        true => String::new(),
+        false => format!("Depends: {}\n", depends.join(", ")),
+    };
     shell.write_file(
         root.join("DEBIAN/control"),
         format!(
             "Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n\
              Maintainer: The Swath developers <swath@users.noreply.invalid>\n\
              Section: {section}\nPriority: optional\nInstalled-Size: {size}\n\
-             Depends: libc6 (>= {}), libgcc-s1\nDescription: {summary}\n {description}\n",
-            newest_libc(shell, &root)?,
+             {depends}Description: {summary}\n {description}\n",
         ),
     )?;
+    for (name, text) in deb.control {
+        shell.write_file(root.join("DEBIAN").join(name), text)?;
+    }
     let file = out.join(format!("{name}_{version}_{architecture}.deb"));
     cmd!(shell, "dpkg-deb --root-owner-group --build {root} {file}")
         .env("SOURCE_DATE_EPOCH", made)
@@ -138,17 +195,24 @@ fn installed_kib(root: &Path) -> Result<u64> {
     Ok(sizes.sum::<Result<u64>>()?.div_ceil(1024))
 }
 
-/// The newest version of the C library of which a program or library needs something.
-fn newest_libc(shell: &Shell, root: &Path) -> Result<String> {
+/// Writes a text as `gzip` leaves it, without a name and a time.
+fn write_compressed(shell: &Shell, to: &Path, text: &str) -> Result<()> {
+    shell.write_file(to, text)?;
+    cmd!(shell, "gzip -9nf {to}").quiet().run().context("gzip")
+}
+
+/// The packages of the libraries of which programs and libraries below `root` need something; of the C
+/// library the newest version that they name.
+fn libraries_of(shell: &Shell, root: &Path) -> Result<Vec<String>> {
     let mut newest = (2, 17);
+    let mut needed = BTreeSet::new();
     for file in files_of(root)? {
-        let text = fs::read(&file)?;
-        if !text.starts_with(b"\x7fELF") {
+        if file.is_symlink() || !fs::read(&file)?.starts_with(b"\x7fELF") {
             continue;
         }
-        let symbols =
-            cmd!(shell, "objdump -T {file}").quiet().read().context("objdump (binutils)")?;
-        for word in symbols.split(|letter: char| letter.is_whitespace() || "()".contains(letter)) {
+        let said =
+            cmd!(shell, "objdump -p -T {file}").quiet().read().context("objdump (binutils)")?;
+        for word in said.split(|letter: char| letter.is_whitespace() || "()".contains(letter)) {
             let version = word.strip_prefix("GLIBC_").and_then(|version| version.split_once('.'));
             let numbers = version.and_then(|(major, minor)| {
                 let minor = minor.split('.').next()?;
@@ -156,8 +220,18 @@ fn newest_libc(shell: &Shell, root: &Path) -> Result<String> {
             });
             newest = newest.max(numbers.unwrap_or(newest));
         }
+        let libraries = said.lines().filter_map(|line| line.trim().strip_prefix("NEEDED"));
+        for library in libraries.map(str::trim) {
+            let (_, package) = PACKAGES
+                .iter()
+                .find(|(prefix, _)| library.starts_with(prefix))
+                .with_context(|| format!("{} needs {library}", file.display()))?;
+            needed.insert(*package);
+        }
     }
-    Ok(format!("{}.{}", newest.0, newest.1))
+    let version = format!(" (>= {}.{})", newest.0, newest.1);
+    let with = |package| format!("{package}{}", if package == LIBC { &version } else { "" });
+    Ok(needed.into_iter().map(with).collect())
 }
 
 fn stage_program(shell: &Shell, metadata: &Metadata, root: &Path) -> Result<()> {
@@ -166,7 +240,7 @@ fn stage_program(shell: &Shell, metadata: &Metadata, root: &Path) -> Result<()> 
     shell.create_dir(&bin)?;
     shell.copy_file(&program, &bin)?;
     let man = cmd!(shell, "{program} man").quiet().read()?;
-    shell.write_file(root.join("usr/share/man/man1/swath.1"), man + "\n")?;
+    write_compressed(shell, &root.join("usr/share/man/man1/swath.1"), &(man + "\n"))?;
     for (name, to) in [
         ("bash", "usr/share/bash-completion/completions/swath"),
         ("zsh", "usr/share/zsh/vendor-completions/_swath"),
@@ -182,17 +256,46 @@ fn try_program(shell: &Shell, metadata: &Metadata, root: &Path) -> Result<()> {
     let program = root.join("usr/bin/swath");
     let said = cmd!(shell, "{program} --version").quiet().read()?;
     ensure!(said == format!("swath {}", version(metadata)?), "it says {said:?}");
-    let page = fs::read_to_string(root.join("usr/share/man/man1/swath.1"))?;
+    let page = root.join("usr/share/man/man1/swath.1.gz");
+    let page = cmd!(shell, "gzip -dc {page}").quiet().read()?;
     ensure!(page.contains(".TH swath 1"), "no manual page");
     Ok(())
 }
 
+/// The shared libraries below `usr/lib`.
+const SHARED: [&str; 2] = ["libswath.so.0", "libswath_malloc.so"];
+
 fn stage_library(shell: &Shell, metadata: &Metadata, root: &Path) -> Result<()> {
-    install::install(shell, metadata, &root.join("usr"))
+    let room = tempfile::tempdir()?;
+    install::install(shell, metadata, room.path())?;
+    let lib = root.join("usr/lib");
+    shell.create_dir(&lib)?;
+    for library in SHARED {
+        let to = lib.join(library);
+        shell.copy_file(room.path().join("lib").join(library), &to)?;
+        // As Debian has them: no symbols but the dynamic ones, and not to be run.
+        cmd!(shell, "strip --strip-unneeded {to}").quiet().run().context("strip (binutils)")?;
+        cmd!(shell, "chmod 644 {to}").quiet().run()?;
+    }
+    Ok(())
+}
+
+fn stage_development(shell: &Shell, metadata: &Metadata, root: &Path) -> Result<()> {
+    let usr = root.join("usr");
+    install::install(shell, metadata, &usr)?;
+    SHARED.iter().try_for_each(|library| Ok(shell.remove_path(usr.join("lib").join(library))?))
+}
+
+/// Runs a shell on the `malloc` of the package.
+fn try_library(shell: &Shell, _: &Metadata, root: &Path) -> Result<()> {
+    let malloc = root.join("usr/lib/libswath_malloc.so");
+    let said = cmd!(shell, "sh -c 'echo allocated'").env("LD_PRELOAD", &malloc).quiet().read()?;
+    ensure!(said == "allocated", "a shell on libswath_malloc.so says {said:?}");
+    Ok(())
 }
 
 /// Builds an example against the unpacked header and libraries, and runs it with each.
-fn try_library(shell: &Shell, metadata: &Metadata, root: &Path) -> Result<()> {
+fn try_development(shell: &Shell, metadata: &Metadata, root: &Path) -> Result<()> {
     let example = metadata.workspace_root.join("crates/swath-ffi/examples/frames.c");
     let (include, lib) = (root.join("usr/include"), root.join("usr/lib"));
     let (by_archive, by_library) = (root.join("by-archive"), root.join("by-library"));
@@ -213,8 +316,5 @@ fn try_library(shell: &Shell, metadata: &Metadata, root: &Path) -> Result<()> {
     let one = cmd!(shell, "{by_archive}").quiet().read()?;
     let other = cmd!(shell, "{by_library}").env("LD_LIBRARY_PATH", &lib).quiet().read()?;
     ensure!(one == other && one.contains("900"), "the example says {one:?} and {other:?}");
-    let malloc = lib.join("libswath_malloc.so");
-    let said = cmd!(shell, "sh -c 'echo allocated'").env("LD_PRELOAD", &malloc).quiet().read()?;
-    ensure!(said == "allocated", "a shell on libswath_malloc.so says {said:?}");
     Ok(())
 }
