@@ -14,9 +14,9 @@ use std::process::{Command, ExitCode, Stdio};
 const NEEDED: [&str; 3] = ["numpy", "pyarrow", "pytest"];
 
 /// What the notebook and some executors want. A Python that is there is used as it is, and pytest
-/// says which tests were skipped for the lack of them.
-const WANTED: [&str; 6] =
-    ["pandas", "matplotlib", "nbclient", "ipykernel", "distributed", "submitit"];
+/// says which tests were skipped for the lack of them. The last two are MPI for Python and an MPI.
+const WANTED: [&str; 8] =
+    ["pandas", "matplotlib", "nbclient", "ipykernel", "distributed", "submitit", "mpi4py", "mpich"];
 
 fn main() -> ExitCode {
     // Asked by name, as cargo's own tests can be.
@@ -107,9 +107,15 @@ fn python(target: &Path) -> Result<PathBuf, String> {
     }
     // What is imported is compiled then; the whole of it would take longer than the tests.
     let pip = ["-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"];
-    let install = [&pip[..], &NEEDED, &WANTED].concat();
-    if !succeeds(&python, &install) || !is_ready(&python) {
+    let install = |packages: &[&str]| succeeds(&python, &[&pip, packages].concat());
+    if !install(&NEEDED) || !is_ready(&python) {
         return Err(format!("{} cannot be installed", NEEDED.join(", ")));
+    }
+    // Not every machine has a package of each.
+    if !install(&WANTED) {
+        for wanted in WANTED {
+            install(&[wanted]);
+        }
     }
     Ok(python)
 }

@@ -95,9 +95,15 @@ addEventListener('load', () => setTimeout(() => {
     mine.first = move(id === 'map' ? 0.5 : 0.2 * (0.1 + 0.8 * 1.5 / 4), 0.25);
     mine.last = move(id === 'map' ? 0.9 : 0.8 + 0.2 * (0.1 + 0.8 * 3.5 / 4), 0.75);
     mine.marked = figure.querySelectorAll('.mark').length;
+    mine.opacity = getComputedStyle(figure.querySelector('.mark')).fillOpacity;
     mine.outside = move(-0.1, 0.5);
     mine.keys = ['ArrowRight', 'ArrowRight', 'ArrowDown', 'End', 'ArrowUp', 'Home', 'Escape'].map(press);
   }
+  // As a printer has it.
+  for (const sheet of document.styleSheets)
+    for (const rule of sheet.cssRules)
+      if (rule.media?.mediaText === 'print') rule.media.mediaText = 'all';
+  out.printed = getComputedStyle(document.querySelector('.reading')).display;
   const pre = document.createElement('pre');
   pre.id = 'out';
   pre.textContent = JSON.stringify(out);
@@ -117,6 +123,8 @@ fn a_browser_reads_the_values_of_bars_and_maps() {
     assert_eq!(bars["first"], "RGB to YUV, PCAD: 0.96");
     assert_eq!(bars["last"], "JPEG, PBS: 0.98");
     assert_eq!((&bars["marked"], &bars["outside"]), (&1.into(), &hint.into()));
+    // What is under the pointer stays visible; what asks for a pointer is not printed.
+    assert_eq!((&bars["opacity"], &seen["printed"]), (&"0.08".into(), &"none".into()));
     let keys = [
         "RGB to YUV, PBS: 0.98",
         "image blending, PBS: 0.98",

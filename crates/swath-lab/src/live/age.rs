@@ -5,7 +5,7 @@
 //! a file, pages of the kernel's that cannot move, or pinned, in stated shares. It is looked at again and
 //! again, and mended where the machine's work has changed it. Everything is this process's, so that
 //! it is free again when it ends, however it does. Meanwhile the kernel does not compact memory of its
-//! own accord, nor for huge pages.
+//! own accord, nor for huge pages, and keeps few pages in the lists of its processors.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,6 +35,13 @@ const COMPACTION: &str = "/proc/sys/vm/compaction_proactiveness";
 
 /// Whether the kernel joins free memory when a huge page is asked for.
 const DEFRAGMENTATION: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
+
+/// The part of a zone that the lists of free pages of each processor may have, as the inverse.
+const LISTS: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
+
+/// So small a part that they have the least that they can have: what lies in them is free only when the kernel empties
+/// them, long after it was given back.
+const SHORT_LISTS: &str = "1000000";
 
 /// Pages that are taken at a time.
 const CHUNK: usize = 256;
@@ -147,6 +154,7 @@ pub fn age(
     // It would join what is free again.
     let _compaction = Setting::change(Path::new(COMPACTION), "0").map_err(hold)?;
     let _defragmentation = Setting::change(Path::new(DEFRAGMENTATION), "never").map_err(hold)?;
+    let _lists = Setting::change(Path::new(LISTS), SHORT_LISTS).map_err(hold)?;
     // If memory becomes scarce, this is what the kernel ends: not the processes that set those back, which
     // were begun before.
     fs::write("/proc/self/oom_score_adj", "1000").map_err(hold)?;
