@@ -256,7 +256,7 @@ fn cosim(room: &Room) -> Result<()> {
     Ok(())
 }
 
-/// Writes rtl/cost.csv anew.
+/// Writes the table of costs anew.
 fn cost(room: &Room) -> Result<()> {
     let tops: Vec<(&str, &[&str])> = TOPS
         .iter()

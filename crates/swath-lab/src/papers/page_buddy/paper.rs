@@ -46,5 +46,6 @@ pub const PAPER: Paper = Paper {
         entry!(fit::Fit, "fit.toml"),
         entry!(beyond::study::Beyond, "beyond/beyond.toml"),
         entry!(reach::study::Reach, "reach/reach.toml"),
+        entry!(reach::hardware::InHardware, "reach/hardware.toml"),
     ],
 };

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swath_arch::{Extent, Vpn};
+use swath_arch::{Extent, Format, Vpn};
 use swath_frame::BuddyConfig;
 use swath_hw::Geometry;
 
@@ -71,7 +71,7 @@ fn check(plan: &ReachPlan) -> Result<(), Refused> {
 }
 
 /// The orders of BBS and of PBS.
-fn orders_of(machine: &MachinePlan) -> Result<(BuddyConfig, BuddyConfig), Refused> {
+pub(super) fn orders_of(machine: &MachinePlan) -> Result<(BuddyConfig, BuddyConfig), Refused> {
     let refused = |error: crate::study::plan::PlanError| Refused {
         key: "machine.bbs_max_order".to_owned(),
         why: error.to_string(),
@@ -91,27 +91,23 @@ pub struct ReachFound {
     nested: Grid,
 }
 
-impl ReachPlan {
-    /// The programs: the recorded one, or the workloads.
-    fn programs(
-        &self,
-        names: &[WorkloadName],
-        run: &Run<'_>,
-    ) -> Result<Vec<(&'static str, Program)>, StudyError> {
-        match &run.real.accesses {
-            None => {
-                let of = |name: &WorkloadName| {
-                    (name.title(), Program::of(&name.build(&Shapes::default())))
-                };
-                Ok(names.iter().map(of).collect())
-            }
-            Some(file) => {
-                let format = self.machine.format.format();
-                Ok(vec![("recorded", Program::recorded(Trace::new(Some(file)), format)?)])
-            }
+/// The programs: the recorded one, or the workloads.
+pub(super) fn programs(
+    format: Format,
+    names: &[WorkloadName],
+    run: &Run<'_>,
+) -> Result<Vec<(&'static str, Program)>, StudyError> {
+    match &run.real.accesses {
+        None => {
+            let of =
+                |name: &WorkloadName| (name.title(), Program::of(&name.build(&Shapes::default())));
+            Ok(names.iter().map(of).collect())
         }
+        Some(file) => Ok(vec![("recorded", Program::recorded(Trace::new(Some(file)), format)?)]),
     }
+}
 
+impl ReachPlan {
     /// The orders of BBS and of PBS.
     fn orders(&self) -> Result<(BuddyConfig, BuddyConfig), StudyError> {
         orders_of(&self.machine).map_err(|refused| StudyError::Machine {
@@ -129,25 +125,36 @@ impl ReachPlan {
     }
 }
 
-/// Serves a program's requests on one of the allocators.
-fn served(
-    plan: &ReachPlan,
-    program: &Program,
-    frames: DesignFrames,
-    block_frames: u64,
-    repeat: u64,
-) -> Result<Vec<(Vpn, Extent)>, MeasureError> {
-    let (size, per_requested, share) = plan.state(block_frames);
-    let source = program.scattered(size, per_requested, share);
-    let mut allocator = frames.over(&source, &mut random(plan.about.seed, repeat))?;
-    let mut blocks = Vec::new();
-    for request in &program.requests {
-        blocks.extend(serve(*request, allocator.as_mut())?);
-    }
-    Ok(blocks)
+/// The memory of which programs' requests are served.
+pub(super) struct Memory {
+    /// Frames that are free for each frame that is requested.
+    pub(super) free_per_requested: f64,
+    /// The share of memory that is free.
+    pub(super) free_share: f64,
+    pub(super) seed: u64,
 }
 
-fn numbers(met: Met) -> Metrics {
+impl Memory {
+    /// Serves a program's requests on an allocator, of free blocks of one size.
+    pub(super) fn serve(
+        &self,
+        program: &Program,
+        frames: DesignFrames,
+        block_frames: u64,
+        repeat: u64,
+    ) -> Result<Vec<(Vpn, Extent)>, MeasureError> {
+        let source = program.scattered(block_frames, self.free_per_requested, self.free_share);
+        let mut allocator = frames.over(&source, &mut random(self.seed, repeat))?;
+        let mut blocks = Vec::new();
+        for request in &program.requests {
+            blocks.extend(serve(*request, allocator.as_mut())?);
+        }
+        Ok(blocks)
+    }
+}
+
+/// The numbers of a measurement.
+pub(super) fn hits(met: Met) -> Metrics {
     metrics([("hit_rate", met.hit_rate()), ("reads", met.reads_per_access())])
 }
 
@@ -230,7 +237,7 @@ impl Study for Reach {
 type WayPoint<'a> = (&'a (&'static str, Program), u64, (&'static str, DesignFrames), Way);
 
 fn by_way(plan: &ReachPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
-    let programs = plan.programs(plan.workloads.of(run.quick), run)?;
+    let programs = programs(plan.machine.format.format(), plan.workloads.of(run.quick), run)?;
     let hardware = Hardware::of(&plan.machine);
     let (bbs, pbs) = plan.orders()?;
     let mut allocators = vec![("BBS", DesignFrames::Buddy(bbs)), ("PBS", DesignFrames::Buddy(pbs))];
@@ -251,17 +258,24 @@ fn by_way(plan: &ReachPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
         vec![program.0.into(), (*size).into(), frames.0.into(), way.title().into()]
     };
     let axes = [WORKLOAD, LEVEL, FRAMES, WAY];
+    let memory = Memory {
+        free_per_requested: plan.free_per_requested,
+        free_share: plan.free_share.get(),
+        seed: plan.about.seed,
+    };
     let seeds = Reach::seeds(plan, run.quick);
     run.grid(&plan.about, &axes, seeds, &points, at, |(program, size, frames, way), repeat| {
-        served(plan, &program.1, frames.1, *size, repeat)
+        memory
+            .serve(&program.1, frames.1, *size, repeat)
             .and_then(|blocks| ways::measure(*way, &hardware, &program.1, &blocks))
-            .map(numbers)
+            .map(hits)
             .map_err(|error| plan.failed(&format!("{} on {}", way.title(), frames.0), &error))
     })
 }
 
 fn under_host(plan: &ReachPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
-    let programs = plan.programs(plan.nested.workloads.of(run.quick), run)?;
+    let programs =
+        programs(plan.machine.format.format(), plan.nested.workloads.of(run.quick), run)?;
     let hardware = Hardware::of(&plan.machine);
     let orders = plan.orders()?;
     let mut points: Vec<(&(&str, Program), u64, u32, Both)> = Vec::new();
@@ -282,22 +296,22 @@ fn under_host(plan: &ReachPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
         let mut random = random(plan.about.seed, repeat);
         let state = plan.state(*size);
         nested::measure(*both, &hardware, host_tlb, orders, (&program.1, state), &mut random)
-            .map(numbers)
+            .map(hits)
             .map_err(|error| plan.failed(both.name, &error))
     })
 }
 
-/// The mean of a number over the workloads.
-fn over_workloads(
+/// The mean of a number over the workloads, and over the sizes of the free blocks if none is given.
+pub(super) fn over_workloads(
     grid: &Grid,
     metric: &str,
-    level: &Value,
-    keys: [(&str, Value); 2],
+    level: Option<&Value>,
+    given: &[(&str, Value)],
 ) -> Option<Evidence> {
     let number = |view: &View<'_>| {
-        let cells = view.select().is(LEVEL, level.clone());
-        let [one, two] = &keys;
-        let cells = cells.is(one.0, one.1.clone()).is(two.0, two.1.clone());
+        let keys = level.map(|level| (LEVEL, level)).into_iter();
+        let keys = keys.chain(given.iter().map(|(axis, value)| (*axis, value)));
+        let cells = keys.fold(view.select(), |cells, (axis, value)| cells.is(axis, value.clone()));
         Ok(mean(&cells.numbers(metric)?))
     };
     grid.evidence(number).ok()
@@ -308,7 +322,7 @@ fn middle(sizes: &Ascending<BlockFrames>) -> u64 {
     sizes.iter().map(|size| size.get()).nth(sizes.len() / 2).unwrap_or(1)
 }
 
-fn names(grid: &Grid, axis: &str) -> Vec<String> {
+pub(super) fn names(grid: &Grid, axis: &str) -> Vec<String> {
     grid.values(axis).into_iter().map(ToString::to_string).collect()
 }
 
@@ -317,7 +331,8 @@ fn way_figures(plan: &ReachPlan, run: &Run<'_>, grid: &Grid) -> Vec<Drawn> {
     let workloads = names(grid, WORKLOAD).join(", ");
     let level = middle(plan.block_frames.of(run.quick));
     let rate = |level: &Value, frames: &str, way: &str| {
-        over_workloads(grid, "hit_rate", level, [(FRAMES, frames.into()), (WAY, way.into())])
+        let keys = [(FRAMES, frames.into()), (WAY, way.into())];
+        over_workloads(grid, "hit_rate", Some(level), &keys)
     };
     let (ways, allocators) = (names(grid, WAY), names(grid, FRAMES));
     let id = "Side by side";
@@ -351,7 +366,8 @@ fn way_figures(plan: &ReachPlan, run: &Run<'_>, grid: &Grid) -> Vec<Drawn> {
 }
 
 fn reads(grid: &Grid, level: &Value, entries: &Value, both: &str) -> Option<Evidence> {
-    over_workloads(grid, "reads", level, [(HOST_TLB, entries.clone()), (WAY, both.into())])
+    let keys = [(HOST_TLB, entries.clone()), (WAY, both.into())];
+    over_workloads(grid, "reads", Some(level), &keys)
 }
 
 fn nested_figures(plan: &ReachPlan, grid: &Grid) -> Vec<Drawn> {
@@ -385,7 +401,7 @@ fn finding(plan: &ReachPlan, run: &Run<'_>, found: &ReachFound) -> String {
     let said = |way: Way| {
         let of = |frames: &str| {
             let keys = [(FRAMES, frames.into()), (WAY, way.title().into())];
-            let rate = over_workloads(&found.ways, "hit_rate", &level.into(), keys)?;
+            let rate = over_workloads(&found.ways, "hit_rate", Some(&level.into()), &keys)?;
             Some(100.0 * rate.estimate().value)
         };
         let (bbs, pbs) = (of("BBS")?, of("PBS")?);

@@ -36,6 +36,9 @@ const REGION_LOG2: u32 = 8;
 /// log2 of the pages of the longest fragment: 2 MiB.
 const FRAGMENT_LOG2: u32 = 9;
 
+/// log2 of the pages of the longest aligned block that one entry maps: a format's whole address space.
+const ALIGNED_LOG2: u32 = 36;
+
 /// A TLB that is compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
@@ -51,6 +54,8 @@ pub(crate) enum Way {
     Colt,
     /// Fragments of AMD's GPUs.
     Fragments,
+    /// The same of any length.
+    Aligned,
     /// Redundant memory mappings.
     Ranges,
     /// Predicted offsets.
@@ -66,7 +71,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Those that there are on a format.
+    /// Those that there are on a format, without [`Aligned`](Self::Aligned), which is compared in hardware alone.
     pub(crate) fn all(format: Format) -> Vec<Self> {
         let all = [
             Self::Pages,
@@ -96,6 +101,7 @@ impl Way {
             Self::Zen => "Zen",
             Self::Colt => "CoLT, a line",
             Self::Fragments => "fragments",
+            Self::Aligned => "aligned",
             Self::Ranges => "RMM",
             Self::Offsets => "SpOT",
             Self::Anchors => "AT",
@@ -108,7 +114,7 @@ impl Way {
     /// The contiguity that its table tells of.
     const fn scheme(self) -> Scheme {
         match self {
-            Self::Pcad | Self::Table | Self::Fragments => Scheme::Pcad,
+            Self::Pcad | Self::Table | Self::Fragments | Self::Aligned => Scheme::Pcad,
             Self::Anchors => Scheme::At,
             Self::Added(one, _) => one.scheme,
             _ => Scheme::Trad,
@@ -241,6 +247,9 @@ pub(crate) fn measure(
             Way::Colt => translating(program, &memory, || joined(Join::Part { log2: 3 })),
             Way::Fragments => {
                 translating(program, &memory, || joined(Join::Fragment { log2_max: FRAGMENT_LOG2 }))
+            }
+            Way::Aligned => {
+                translating(program, &memory, || joined(Join::Fragment { log2_max: ALIGNED_LOG2 }))
             }
             Way::Table => {
                 let log2 = table_log2(format);
