@@ -10,7 +10,7 @@ use swath_hw::Geometry;
 use crate::papers::page_buddy::design::DesignFrames;
 use crate::papers::page_buddy::reach::costs::{self, Cost, FORMS, Form};
 use crate::papers::page_buddy::reach::study::{
-    Memory, hits, names, orders_of, over_workloads, programs,
+    InBlocks, hits, names, orders_of, over_workloads, programs,
 };
 use crate::papers::page_buddy::reach::ways;
 use crate::papers::page_buddy::savings::{LEVEL, WORKLOAD};
@@ -87,12 +87,16 @@ const FORM: &str = "form";
 const FRAMES: &str = "allocator";
 const ENTRIES: &str = "tlb_entries";
 
+/// A program, the size of the free blocks, an allocator, the entries and what each maps.
+type FormPoint<'a> =
+    (&'a (&'static str, Program), u64, (&'static str, DesignFrames), u32, &'a Form);
+
 /// The allocators of the memory.
 const ALLOCATORS: [&str; 2] = ["BBS", "PBS"];
 
 impl HardwarePlan {
-    fn memory(&self) -> Memory {
-        Memory {
+    fn memory(&self) -> InBlocks {
+        InBlocks {
             free_per_requested: self.free_per_requested,
             free_share: self.free_share.get(),
             seed: self.about.seed,
@@ -150,7 +154,7 @@ impl Study for InHardware {
         let (bbs, pbs) =
             orders_of(&plan.machine).map_err(|refused| failed("orders", &refused.why))?;
         let allocators = [(ALLOCATORS[0], bbs), (ALLOCATORS[1], pbs)];
-        let mut points: Vec<(&(&str, Program), u64, (&str, DesignFrames), u32, &Form)> = Vec::new();
+        let mut points: Vec<FormPoint<'_>> = Vec::new();
         for program in &programs {
             for size in plan.block_frames.of(run.quick).iter().map(|size| size.get()) {
                 for (name, orders) in allocators {
@@ -231,7 +235,8 @@ fn rate(grid: &Grid, frames: &str, entries: u64, form: &Form) -> Option<Evidence
 fn hits_for_cells(plan: &HardwarePlan, grid: &Grid, frames: &str) -> Drawn {
     let id = format!("Hits for cells, {frames}");
     let entries: Vec<String> = plan.tlb_entries.iter().map(|one| one.get().to_string()).collect();
-    let title = format!("Memory of {frames}: what cells buy, with {} entries", entries.join(", "));
+    let title =
+        format!("Memory of {frames}: what cells buy, with {} entries", entries.join(", "));
     let y_label = "share of accesses that wait for no walk";
     let caption = format!(
         "Mean over {} and free blocks of {} pages.",
@@ -262,7 +267,7 @@ fn hits_for_cells(plan: &HardwarePlan, grid: &Grid, frames: &str) -> Drawn {
 }
 
 /// A table whose rows are these, each with the costs on the targets.
-fn table<'a>(id: &str, title: &str, rows: &[(String, Vec<&'a Cost>)], category: &str) -> Drawn {
+fn table(id: &str, title: &str, rows: &[(String, Vec<&Cost>)], category: &str) -> Drawn {
     let figure = Figure::new(id, title, FigureKind::Table, category, "cells, flip-flops, MHz");
     let mut columns: Vec<Series> = Vec::new();
     let mut add = |name: &str, of: &dyn Fn(&Cost) -> Option<f64>, target: Option<&str>| {

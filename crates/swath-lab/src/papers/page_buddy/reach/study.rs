@@ -125,8 +125,8 @@ impl ReachPlan {
     }
 }
 
-/// The memory of which programs' requests are served.
-pub(super) struct Memory {
+/// Memory in free blocks of one size, of which programs' requests are served.
+pub(super) struct InBlocks {
     /// Frames that are free for each frame that is requested.
     pub(super) free_per_requested: f64,
     /// The share of memory that is free.
@@ -134,7 +134,7 @@ pub(super) struct Memory {
     pub(super) seed: u64,
 }
 
-impl Memory {
+impl InBlocks {
     /// Serves a program's requests on an allocator, of free blocks of one size.
     pub(super) fn serve(
         &self,
@@ -258,7 +258,7 @@ fn by_way(plan: &ReachPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
         vec![program.0.into(), (*size).into(), frames.0.into(), way.title().into()]
     };
     let axes = [WORKLOAD, LEVEL, FRAMES, WAY];
-    let memory = Memory {
+    let memory = InBlocks {
         free_per_requested: plan.free_per_requested,
         free_share: plan.free_share.get(),
         seed: plan.about.seed,
