@@ -41,6 +41,9 @@ const SIZES: [(u32, u32, u32, bool); 6] = [
 /// The size at which all targets are looked at, and the clock.
 const MIDDLE: (u32, u32, u32, bool) = (32, 20, 20, false);
 
+/// The most that a placement and its routing take.
+const ROUTING_SECONDS: &str = "600";
+
 /// What the cells of a target are called.
 struct Target {
     name: &'static str,
@@ -145,13 +148,19 @@ impl Synthesis<'_> {
         self.run(one, Some(&netlist))?;
         let mut clocks = Vec::new();
         for seed in 1..=placements {
-            let mut route = Command::new(program);
-            route.args(arguments).args(["--freq", "150", "--timing-allow-fail"]);
+            // A router that finds no way goes on looking.
+            let mut route = Command::new("timeout");
+            route.args([ROUTING_SECONDS, program]).args(arguments).args([
+                "--freq",
+                "150",
+                "--timing-allow-fail",
+            ]);
             let output =
                 route.args(["--seed", &seed.to_string(), "--json"]).arg(&netlist).output()?;
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             if !output.status.success() {
-                let why = text.lines().find(|line| line.starts_with("ERROR")).unwrap_or_default();
+                let error = text.lines().find(|line| line.starts_with("ERROR"));
+                let why = error.unwrap_or("it was not routed in time");
                 println!("  {}: no clock, {why}", self.top);
                 return Ok(None);
             }

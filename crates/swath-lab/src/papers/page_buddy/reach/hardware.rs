@@ -235,8 +235,7 @@ fn rate(grid: &Grid, frames: &str, entries: u64, form: &Form) -> Option<Evidence
 fn hits_for_cells(plan: &HardwarePlan, grid: &Grid, frames: &str) -> Drawn {
     let id = format!("Hits for cells, {frames}");
     let entries: Vec<String> = plan.tlb_entries.iter().map(|one| one.get().to_string()).collect();
-    let title =
-        format!("Memory of {frames}: what cells buy, with {} entries", entries.join(", "));
+    let title = format!("Memory of {frames}: what cells buy, with {} entries", entries.join(", "));
     let y_label = "share of accesses that wait for no walk";
     let caption = format!(
         "Mean over {} and free blocks of {} pages.",
