@@ -5,7 +5,7 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::testing::zones::conform;
 use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BankPreference, BoundaryPlacement,
-    ListPlacement, Placement, PoolPlacement, PoolPolicy,
+    ListPlacement, Placement, PoolPlacement, PoolPolicy, TreePlacement,
 };
 use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
 
@@ -70,6 +70,13 @@ fn check<P: Placement>(rule: impl Fn() -> P, shapes: &[Shape], seeds: u64, steps
 #[test]
 fn array() {
     check(|| ArrayPlacement, SHAPES, 4, 2000);
+}
+
+#[test]
+fn trees() {
+    for huge_order in [0, 3, 20] {
+        check(|| TreePlacement::new(huge_order), SHAPES, 3, 1500);
+    }
 }
 
 #[test]
@@ -156,6 +163,7 @@ fn begun_with_frames_in_use() {
     begin(|| PoolPlacement::new(PoolPolicy::PACKED));
     begin(|| PoolPlacement::new(PoolPolicy::PAPER));
     begin(|| BoundaryPlacement::new(64));
+    begin(|| TreePlacement::new(5));
 }
 
 /// A bank serves those that use most of it, also where it holds frames of the others.

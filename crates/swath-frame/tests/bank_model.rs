@@ -7,7 +7,7 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::bank::{
     AdaptiveBuddy, ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BankPool,
     BankPreference, BankState, BoundaryPlacement, ListPlacement, Placement, PoolPlacement,
-    PoolPolicy,
+    PoolPolicy, TreePlacement,
 };
 use swath_frame::{ByteRange, FrameFreeError, IsolateError, MemoryMap, Mobility, ZoneAllocator};
 
@@ -20,6 +20,8 @@ enum Rule {
     Pools,
     /// The boundary's slack.
     Boundary(u64),
+    /// The order from which on a request is for a huge page.
+    Trees(u32),
 }
 
 /// Frames one by one, lists as plain vectors with the head first.
@@ -35,6 +37,9 @@ struct Model {
     lists: [Vec<usize>; 3],
     recent: [Option<usize>; 2],
     boundary: usize,
+    /// The bank that unmovable, movable and huge requests have each, and the mobility of each bank.
+    reserved: [Option<usize>; 3],
+    movable: Vec<bool>,
     held: Vec<(Pfn, Order)>,
 }
 
@@ -56,10 +61,14 @@ impl Model {
             lists: Default::default(),
             recent: [None; 2],
             boundary: 0,
+            reserved: [None; 3],
+            movable: vec![true; count],
             held: Vec::new(),
         };
         for bank in 0..count {
-            if model.total(bank) > 0 && !matches!(rule, Rule::Array | Rule::Boundary(_)) {
+            if model.total(bank) > 0
+                && !matches!(rule, Rule::Array | Rule::Boundary(_) | Rule::Trees(_))
+            {
                 let pool = if model.crosses[bank] { BankPool::Kernel } else { BankPool::Offline };
                 model.pool[bank] = Some(pool);
                 model.lists[pool as usize].push(bank);
@@ -154,6 +163,13 @@ impl Model {
                 };
                 found.into_iter().collect()
             }
+            Rule::Trees(huge) => {
+                let kind = Self::tree_kind(huge, order, movable);
+                let reserved = self.reserved[kind].filter(|&bank| self.serves(bank, order));
+                let any = || self.around(kind).find(|&bank| self.serves(bank, order));
+                let next = reserved.or_else(|| self.next_tree(kind, order)).or_else(any);
+                next.into_iter().collect()
+            }
             Rule::List { recent_first } => {
                 let recent = self.recent[own as usize].filter(|&bank| self.serves(bank, order));
                 if recent_first && recent.is_some() {
@@ -198,11 +214,58 @@ impl Model {
         }
     }
 
+    const fn tree_kind(huge: u32, order: Order, movable: bool) -> usize {
+        if !movable {
+            0
+        } else if order.k() < huge {
+            1
+        } else {
+            2
+        }
+    }
+
+    /// All banks, from behind the one that this kind of request has.
+    fn around(&self, kind: usize) -> impl Iterator<Item = usize> + use<> {
+        let (count, first) = (self.pool.len(), self.reserved[kind].map_or(0, |bank| bank + 1));
+        (0..count).map(move |nth| (first + nth) % count)
+    }
+
+    /// The bank that this kind of request gets when its own cannot serve.
+    fn next_tree(&self, kind: usize, order: Order) -> Option<usize> {
+        let others = |bank: &usize| !self.reserved.contains(&Some(*bank));
+        let free: Vec<usize> =
+            self.around(kind).filter(others).filter(|&bank| self.serves(bank, order)).collect();
+        let own: Vec<usize> =
+            free.iter().copied().filter(|&bank| self.movable[bank] == (kind > 0)).collect();
+        let is_partly = |bank: &&usize| {
+            !self.is_whole(**bank) && self.free_of(**bank) * 16 >= self.total(**bank)
+        };
+        let partly = own.iter().find(is_partly);
+        partly.or_else(|| free.iter().find(|bank| self.is_whole(**bank))).or(own.first()).copied()
+    }
+
+    /// Reserves a bank for this kind of request, if its own cannot serve.
+    fn reserve(&mut self, huge: u32, order: Order, movable: bool) {
+        let kind = Self::tree_kind(huge, order, movable);
+        if self.reserved[kind].is_some_and(|bank| self.serves(bank, order)) {
+            return;
+        }
+        if let Some(bank) = self.next_tree(kind, order) {
+            if self.is_whole(bank) {
+                self.movable[bank] = movable;
+            }
+            self.reserved[kind] = Some(bank);
+        }
+    }
+
     fn take(&mut self, start: Option<Pfn>, order: Order, movable: bool, top: u32) {
         if matches!(self.rule, Rule::Boundary(_)) {
             self.press(order, movable);
         }
         let banks = self.serving(order, movable, top);
+        if let Rule::Trees(huge) = self.rule {
+            self.reserve(huge, order, movable);
+        }
         let Some(start) = start else {
             assert!(banks.is_empty(), "order {order} was free in {banks:?}");
             return;
@@ -276,6 +339,9 @@ impl Model {
                 Rule::Boundary(_) if self.total(bank) == 0 => None,
                 Rule::Boundary(_) if bank < self.boundary => Some(BankPool::Kernel),
                 Rule::Boundary(_) => Some(BankPool::User),
+                Rule::Trees(_) if self.total(bank) == 0 => None,
+                Rule::Trees(_) if self.movable[bank] => Some(BankPool::User),
+                Rule::Trees(_) => Some(BankPool::Kernel),
                 _ => self.pool[bank],
             },
             isolated: self.isolated[bank],
@@ -426,6 +492,9 @@ fn every_sequence_on_four_banks_of_four_frames() {
     for slack in [0, 3, 4] {
         explore(BoundaryPlacement::new(slack), Rule::Boundary(slack), 5);
     }
+    for huge in [0, 1, 3] {
+        explore(TreePlacement::new(huge), Rule::Trees(huge), 5);
+    }
     for preference in PREFERENCES {
         explore(pools(preference, preference), Rule::Pools, 5);
     }
@@ -451,6 +520,10 @@ fn random_sequences_on_partial_and_crossing_banks() {
             }
             for slack in [0, 8, 200] {
                 let (placement, rule) = (BoundaryPlacement::new(slack), Rule::Boundary(slack));
+                Pair::new(placement, rule, areas, zone, bank_frames, top).random(seed, 500);
+            }
+            for huge in [0, 2, 9] {
+                let (placement, rule) = (TreePlacement::new(huge), Rule::Trees(huge));
                 Pair::new(placement, rule, areas, zone, bank_frames, top).random(seed, 500);
             }
             for kernel in PREFERENCES {

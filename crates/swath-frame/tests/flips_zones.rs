@@ -7,7 +7,7 @@ use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BoundaryPlacement, ListPlacement,
-    Placement, PoolPlacement, PoolPolicy,
+    Placement, PoolPlacement, PoolPolicy, TreePlacement,
 };
 use swath_frame::{
     BestFit, BuddyConfig, Checked, FrameAllocateError, FrameFreeError, HeadOfList, IsolateError,
@@ -157,6 +157,7 @@ fn no_flip_breaks_an_array_of_banks() {
 #[test]
 fn no_flip_breaks_two_regions_of_banks() {
     no_flip_breaks_banks("two regions of banks", &BoundaryPlacement::new(64));
+    no_flip_breaks_banks("reserved banks", &TreePlacement::new(4));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use swath_frame::machine::{
 use swath_frame::testing::frames;
 use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, BoundaryPlacement, ListPlacement, Placement,
-    PoolPlacement,
+    PoolPlacement, TreePlacement,
 };
 use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 use swath_frame::{
@@ -141,6 +141,7 @@ fn bank_aware_zones_make_a_machine_too() {
     run(|| ListPlacement::new(true), 2);
     run(PoolPlacement::default, 3);
     run(|| BoundaryPlacement::new(64), 4);
+    run(|| TreePlacement::new(5), 4);
 }
 
 /// The same with the binary buddy in one zone and the page buddy in the other.

@@ -9,7 +9,7 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::layout::{Layout, LayoutConfig, LayoutZone, ZoneKind};
 use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, BankPreference, BoundaryPlacement, ListPlacement,
-    Placement, PoolPlacement, PoolPolicy,
+    Placement, PoolPlacement, PoolPolicy, TreePlacement,
 };
 use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 use swath_frame::{
@@ -195,6 +195,7 @@ fn zones_take_and_give_batches_as_single_frames() {
     use BankPreference::{Fullest, Outermost, Recent};
     banks(|| ArrayPlacement);
     banks(|| BoundaryPlacement::new(64));
+    banks(|| TreePlacement::new(5));
     banks(|| ListPlacement::new(false));
     banks(|| ListPlacement::new(true));
     for preference in [Recent, Outermost, Fullest] {

@@ -6,7 +6,7 @@ use swath_frame::MemoryMap;
 use swath_frame::testing::zones::conform;
 use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, BankPreference, BoundaryPlacement, ListPlacement,
-    Placement, PoolPlacement, PoolPolicy,
+    Placement, PoolPlacement, PoolPolicy, TreePlacement,
 };
 
 use super::memory::{GARBAGE, STEPS_MAX, areas, extent, with_map};
@@ -24,13 +24,14 @@ pub fn run(bytes: &[u8]) {
     let top = Order::known(random.below(u64::from(bank.k()) + 1) as u8);
     let Ok(banks) = BankLayout::new(Pfn::new(0), bank.frames(), top) else { return };
     let preferences = [Recent, Outermost, Fullest];
-    let rule = random.below(5);
+    let rule = random.below(6);
     let policy =
         PoolPolicy { kernel: preferences[random.index(3)], user: preferences[random.index(3)] };
     with_map(&areas, |map| match rule {
         0 => drive(&map, span, banks, top, ArrayPlacement, random),
         1 => drive(&map, span, banks, top, ListPlacement::new(random.one_in(2)), random),
         4 => drive(&map, span, banks, top, BoundaryPlacement::new(random.below(300)), random),
+        5 => drive(&map, span, banks, top, TreePlacement::new(random.below(8) as u32), random),
         _ => drive(&map, span, banks, top, PoolPlacement::new(policy), random),
     });
 }

@@ -27,7 +27,8 @@ use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::bank::{
-    AdaptiveBuddy, ArrayBuddy, BankBuddy, BankPool, BoundaryBuddy, ListBuddy, Placement, PoolPolicy,
+    AdaptiveBuddy, ArrayBuddy, BankBuddy, BankPool, BoundaryBuddy, ListBuddy, Placement,
+    PoolPolicy, TreeBuddy,
 };
 use swath_frame::zone::linux::Observe;
 use swath_frame::{
@@ -80,6 +81,7 @@ pub trait Emptying: ZoneAllocator {
 impl<A: DerefMut<Target = [u64]>, O: Observe, H: Hardening> Emptying for LinuxZone<A, O, H> {}
 impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for ArrayBuddy<A, H> {}
 impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for ListBuddy<A, H> {}
+impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for TreeBuddy<A, H> {}
 impl<A: DerefMut<Target = [u64]>, R: Rule, H: Hardening> Emptying for PageZone<A, R, H> {}
 
 impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for BoundaryBuddy<A, H> {

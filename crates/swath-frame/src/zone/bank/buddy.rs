@@ -90,6 +90,7 @@ use crate::zone::bank::placement::{Pick, Placement};
 use crate::zone::bank::pools::PoolPlacement;
 use crate::zone::bank::ranges::{BankLayout, BankLayoutError, BankState};
 use crate::zone::bank::scan::{ArrayPlacement, ListPlacement};
+use crate::zone::bank::trees::TreePlacement;
 
 /// The array-based bank-buddy (section IV-A).
 pub type ArrayBuddy<W, H = Trusting> = BankBuddy<W, ArrayPlacement, H>;
@@ -102,6 +103,9 @@ pub type AdaptiveBuddy<W, H = Trusting> = BankBuddy<W, PoolPlacement, H>;
 
 /// Contiguitas' two regions.
 pub type BoundaryBuddy<W, H = Trusting> = BankBuddy<W, BoundaryPlacement, H>;
+
+/// LLFree's choice of banks.
+pub type TreeBuddy<W, H = Trusting> = BankBuddy<W, TreePlacement, H>;
 
 /// A zone's free memory, bank by bank.
 ///

@@ -119,7 +119,7 @@ fn statement<F>(design: AllocatorName, part: &str, paper: f64) -> Statement<F> {
             "the paper's node holds zone lists, statistics and zones that are not populated, which \
              are not counted here",
         ),
-        (_, Name::BankArray | Name::BankList | Name::Contiguitas) => {
+        (_, Name::BankArray | Name::BankList | Name::Contiguitas | Name::Llfree) => {
             Statement::at_most("Table II", &whole, paper, 0.0).identity(
                 "the heads of each bank's lists are the paper's bytes; here they are among the \
                  words that each frame has, which are not counted",

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::bank::{
     AdaptiveBuddy, ArrayBuddy, ArrayPlacement, BankBuddy, BankLayout, BoundaryBuddy,
-    BoundaryPlacement, ListBuddy, ListPlacement, Placement, PoolPlacement, PoolPolicy,
+    BoundaryPlacement, ListBuddy, ListPlacement, Placement, PoolPlacement, PoolPolicy, TreeBuddy,
+    TreePlacement,
 };
 use swath_frame::zone::linux::{Fallback, ORDER_MAX, Observe, PAGEBLOCK_ORDER};
 use swath_frame::{BuddyConfig, ByteRange, LinuxZone, MemoryMap, Mobility, PageZone};
@@ -45,6 +46,9 @@ pub enum AllocatorName {
     BankList,
     /// Contiguitas' two regions with a boundary that moves (Zhao et al., ISCA 2023), by banks.
     Contiguitas,
+    /// LLFree's choice of memory by reserved trees (Wrenger et al., ATC 2023), one for each kind of request instead of
+    /// each processor.
+    Llfree,
     /// Adaptive-Buddy with the paper's pools (section IV-D).
     Adaptive,
     /// Adaptive-Buddy that serves from the fullest bank of a pool.
@@ -55,13 +59,14 @@ pub enum AllocatorName {
 
 impl AllocatorName {
     /// Every allocator.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Linux,
         Self::LinuxMovable,
         Self::LinuxDefrag,
         Self::BankArray,
         Self::BankList,
         Self::Contiguitas,
+        Self::Llfree,
         Self::Adaptive,
         Self::AdaptivePacked,
         Self::Pbs,
@@ -76,6 +81,7 @@ impl AllocatorName {
             Self::BankArray => "bank-array",
             Self::BankList => "bank-list",
             Self::Contiguitas => "contiguitas",
+            Self::Llfree => "llfree",
             Self::Adaptive => "adaptive",
             Self::AdaptivePacked => "adaptive-packed",
             Self::Pbs => "pbs",
@@ -91,6 +97,7 @@ impl AllocatorName {
             Self::BankArray => "Bank-Array",
             Self::BankList => "Bank-List",
             Self::Contiguitas => "Contiguitas",
+            Self::Llfree => "LLFree",
             Self::Adaptive => "Adaptive-Buddy",
             Self::AdaptivePacked => "Adaptive-Buddy, packed",
             Self::Pbs => "PBS, head of list",
@@ -390,6 +397,41 @@ impl GreenZone for BoundaryBuddy<Vec<u64>> {
         start: &MachineStart,
     ) -> Result<Self, String> {
         bank_begin(place, boundary(place), start)
+    }
+}
+
+/// log2 of the frames of one of LLFree's trees: 32 huge pages.
+const TREE_LOG2: u32 = HUGE.k() + 5;
+
+/// A huge page.
+const HUGE: Order = Order::known(9);
+
+/// The place of an allocator whose banks are LLFree's trees, where these are smaller and divide a bank.
+fn in_trees<'a>(place: &ZonePlace<'a>) -> Result<ZonePlace<'a>, String> {
+    let (map, span, frames) = (place.map, place.span, place.banks.frames());
+    let tree = if frames % (1 << TREE_LOG2) == 0 { 1 << TREE_LOG2 } else { frames };
+    let banks = BankLayout::new(place.banks.first(), tree, place.banks.top());
+    Ok(ZonePlace { map, span, banks: banks.map_err(|error| error.to_string())? })
+}
+
+/// The choice of trees.
+const TREES: TreePlacement = TreePlacement::new(HUGE.k());
+
+impl GreenZone for TreeBuddy<Vec<u64>> {
+    fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
+        bank_words(&in_trees(place)?, &TREES)
+    }
+
+    fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
+        bank_zone(&in_trees(place)?, TREES)
+    }
+
+    fn begin(
+        place: &ZonePlace<'_>,
+        _: AllocatorName,
+        start: &MachineStart,
+    ) -> Result<Self, String> {
+        bank_begin(&in_trees(place)?, TREES, start)
     }
 }
 

@@ -26,7 +26,7 @@ use std::cell::RefCell;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::layout::{Layout, ZoneKind};
 use swath_frame::machine::{Isolation, MachineAllocateError, MemoryUnit, UnitState};
-use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BoundaryBuddy, ListBuddy};
+use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BoundaryBuddy, ListBuddy, TreeBuddy};
 use swath_frame::zone::linux::{ORDER_MAX, PAGEBLOCK_ORDER};
 use swath_frame::{BlockRequest, Mobility, PageZone};
 use swath_hw::power::{BankPower, PowerState, PowerTable};
@@ -98,6 +98,7 @@ pub fn drive_from(
         Name::BankArray => course.run::<ArrayBuddy<_>>(),
         Name::BankList => course.run::<ListBuddy<_>>(),
         Name::Contiguitas => course.run::<BoundaryBuddy<_>>(),
+        Name::Llfree => course.run::<TreeBuddy<_>>(),
         Name::Adaptive | Name::AdaptivePacked => course.run::<AdaptiveBuddy<_>>(),
     }
 }

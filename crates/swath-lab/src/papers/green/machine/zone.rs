@@ -1,7 +1,9 @@
 //! A zone under one of the green memory manager's allocators.
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, BoundaryBuddy, ListBuddy};
+use swath_frame::zone::bank::{
+    AdaptiveBuddy, ArrayBuddy, BankLayout, BoundaryBuddy, ListBuddy, TreeBuddy,
+};
 use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{LinuxZone, MemoryMap, PageZone, ZoneAllocator};
 
@@ -42,6 +44,7 @@ pub(crate) fn zone(
         Name::BankArray => Box::new(ArrayBuddy::build(&place, name)?),
         Name::BankList => Box::new(ListBuddy::build(&place, name)?),
         Name::Contiguitas => Box::new(BoundaryBuddy::build(&place, name)?),
+        Name::Llfree => Box::new(TreeBuddy::build(&place, name)?),
         Name::Adaptive | Name::AdaptivePacked => Box::new(AdaptiveBuddy::build(&place, name)?),
     })
 }
@@ -63,6 +66,7 @@ pub(crate) fn storage_words(
         Name::BankArray => <ArrayBuddy<_> as GreenZone>::storage_words(&place, name),
         Name::BankList => <ListBuddy<_> as GreenZone>::storage_words(&place, name),
         Name::Contiguitas => <BoundaryBuddy<_> as GreenZone>::storage_words(&place, name),
+        Name::Llfree => <TreeBuddy<_> as GreenZone>::storage_words(&place, name),
         Name::Adaptive | Name::AdaptivePacked => {
             <AdaptiveBuddy<_> as GreenZone>::storage_words(&place, name)
         }
