@@ -20,7 +20,7 @@ const PROGRAM_BYTES: u64 = 24 << 20;
 
 /// The most of a reserved range, beyond what is touched, that a thread's own stack and heap
 /// take.
-const THREAD_RESERVED_BYTES: u64 = 160 << 20;
+pub(crate) const THREAD_RESERVED_BYTES: u64 = 160 << 20;
 
 /// Bytes of a product of counts, which no plan makes overflow.
 pub fn bytes(factors: &[u64]) -> u64 {

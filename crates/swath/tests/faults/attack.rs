@@ -57,7 +57,10 @@ impl Attack {
                 } else {
                     refused += 1;
                     assert_ne!(error, Errno::EINTR, "{what}: {stderr}");
-                    let said = stderr.lines().filter(|line| !line.contains("at most"));
+                    // A shell that was begun for the program may find it gone, and says so.
+                    let is_others =
+                        |line: &&str| line.contains("at most") || line.starts_with("sh: ");
+                    let said = stderr.lines().filter(|line| !is_others(line));
                     let said: Vec<&str> = said.collect();
                     assert_eq!(said.len(), 1, "{what}: {stderr}");
                     let is_named = self.names.iter().any(|name| said[0].contains(name));

@@ -20,7 +20,7 @@ use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Metrics, Missing, View, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
-use crate::study::needs::{Needs, bytes};
+use crate::study::needs::{Needs, THREAD_RESERVED_BYTES, bytes};
 use crate::study::plan::{Head, Refused};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -93,9 +93,12 @@ impl Study for Structures {
 
     fn needs(plan: &StructuresPlan, run: &Run<'_>) -> Needs {
         let records = plan.records.of(run.quick).get();
+        // Those of a child, which has the limit of this process.
+        let threads = plan.threads.of(run.quick).iter().map(|threads| threads.get()).max();
         Needs::small()
             .once("records", bytes(&[RECORD_BYTES, 2, records]))
             .each("records", bytes(&[RECORD_BYTES, records]))
+            .reserved("threads", bytes(&[THREAD_RESERVED_BYTES, threads.unwrap_or(1)]))
     }
 
     fn measure(plan: &StructuresPlan, run: &Run<'_>) -> Result<StructuresFound, StudyError> {
