@@ -109,19 +109,17 @@ struct Synthesis<'a> {
 }
 
 impl Synthesis<'_> {
-    /// Returns the cells and the flip-flops on a target; writes the netlist if asked.
-    fn run(&self, target: &Target, netlist: Option<&Path>) -> Result<(u64, u64)> {
+    /// Returns the cells and the flip-flops on a target, and writes the netlist.
+    fn run(&self, target: &Target, netlist: &Path) -> Result<(u64, u64)> {
         let (read, top, synth) = (&self.read, self.top, target.synth);
         // Without its ports, which are more than a package's pins: what counts is from register to register.
-        let write = netlist.map_or(String::new(), |path| {
-            let bare = "select -set ports w:* w:clk %d; delete -port @ports; select -clear";
-            format!("{bare}; write_json {}; ", path.display())
-        });
+        let bare = "select -set ports w:* w:clk %d; delete -port @ports; select -clear";
+        let write = format!("stat; {bare}; write_json {}", netlist.display());
         let synth = match synth.split_once(';') {
             Some((first, rest)) => format!("{first} -top {top};{}", rest.trim_end_matches('#')),
             None => format!("{synth} -top {top}"),
         };
-        let script = format!("{read}; {synth}; {write}stat");
+        let script = format!("{read}; {synth}; {write}");
         let output = Command::new("yosys").args(["-p", &script]).current_dir(self.rtl).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(output.status.success(), "{top}: {}", String::from_utf8_lossy(&output.stderr));
@@ -140,12 +138,10 @@ impl Synthesis<'_> {
 
     /// Returns the clock in MHz after place and route, the median of some placements, if the target has such a
     /// program, it is there, and the unit fits.
-    fn clock(&self, one: &Target, target: &Path, placements: u32) -> Result<Option<f64>> {
+    fn clock(&self, one: &Target, netlist: &Path, placements: u32) -> Result<Option<f64>> {
         let Some((programs, arguments)) = one.route else { return Ok(None) };
         let there = |program: &&&str| Command::new(program).arg("--version").output().is_ok();
         let Some(program) = programs.iter().find(there) else { return Ok(None) };
-        let netlist = target.join("cost.json");
-        self.run(one, Some(&netlist))?;
         let mut clocks = Vec::new();
         for seed in 1..=placements {
             // A router that finds no way goes on looking.
@@ -156,7 +152,7 @@ impl Synthesis<'_> {
                 "--timing-allow-fail",
             ]);
             let output =
-                route.args(["--seed", &seed.to_string(), "--json"]).arg(&netlist).output()?;
+                route.args(["--seed", &seed.to_string(), "--json"]).arg(netlist).output()?;
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             if !output.status.success() {
                 let error = text.lines().find(|line| line.starts_with("ERROR"));
@@ -177,6 +173,7 @@ impl Synthesis<'_> {
 
 /// Synthesises every form and size, and the units of the real-time paper, and writes the table. Minutes.
 pub(crate) fn table(rtl: &Path, target: &Path, tops: &[(&str, &[&str])]) -> Result<()> {
+    let netlist = target.join("cost.json");
     let mut table = String::from(
         "unit,form,entries,page_bits,frame_bits,replacement,target,cells,flip_flops,clock_mhz\n",
     );
@@ -192,9 +189,9 @@ pub(crate) fn table(rtl: &Path, target: &Path, tops: &[(&str, &[&str])]) -> Resu
             let synthesis = Synthesis { rtl, read, top: "range_tlb" };
             let targets = if size == MIDDLE { &TARGETS[..] } else { &TARGETS[..1] };
             for one in targets {
-                let (cells, flip_flops) = synthesis.run(one, None)?;
+                let (cells, flip_flops) = synthesis.run(one, &netlist)?;
                 let clock = match size == MIDDLE {
-                    true => synthesis.clock(one, target, 1)?,
+                    true => synthesis.clock(one, &netlist, 1)?,
                     false => None,
                 };
                 let clock = clock.map_or(String::new(), |clock| format!("{clock:.1}"));
@@ -212,8 +209,8 @@ pub(crate) fn table(rtl: &Path, target: &Path, tops: &[(&str, &[&str])]) -> Resu
         let read = format!("read_verilog -sv {}", files.join(" "));
         let synthesis = Synthesis { rtl, read, top };
         for one in &TARGETS {
-            let (cells, flip_flops) = synthesis.run(one, None)?;
-            let clock = synthesis.clock(one, target, PLACEMENTS)?;
+            let (cells, flip_flops) = synthesis.run(one, &netlist)?;
+            let clock = synthesis.clock(one, &netlist, PLACEMENTS)?;
             let clock = clock.map_or(String::new(), |clock| format!("{clock:.1}"));
             let line = format!("{top},,,,,,{},{cells},{flip_flops},{clock}", one.name);
             println!("  {line}");

@@ -26,8 +26,7 @@
 
 use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::BankBlocks;
-use crate::zone::bank::open::{Record, Taken};
-use crate::zone::bank::placement::{ABSENT, KERNEL, POOLS, Pick, Placement, USER};
+use crate::zone::bank::placement::{ABSENT, KERNEL, POOLS, Pick, Placement, USER, note_movable};
 use crate::zone::bank::ranges::BankPool;
 use crate::zone::bank::scan::close_all;
 
@@ -81,18 +80,10 @@ impl BoundaryPlacement {
 }
 
 impl Placement for BoundaryPlacement {
-    fn words(&self, _banks: usize, _top: u32) -> usize {
-        0
-    }
-
     fn build(&mut self, b: &BankBlocks, s: &mut [u64], _at: usize) {
         self.boundary = 0;
-        for bank in 0..b.count {
-            b.set_note(s, bank, if b.frames_of(s, bank) == 0 { ABSENT } else { USER } as u32);
-        }
+        note_movable(b, s);
     }
-
-    fn moved(&mut self, _from: usize, _to: usize) {}
 
     fn choose<S: Keep + ?Sized>(
         &mut self,
@@ -134,21 +125,11 @@ impl Placement for BoundaryPlacement {
         false
     }
 
-    fn allocated<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
-
     fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, _frames: u32) {
         if bank < self.boundary && b.is_whole(s, bank) && !b.is_isolated(s, bank) {
             self.give_way(b, s);
         }
     }
-
-    fn moves(&self, _record: Record, _frames: u32) -> bool {
-        false
-    }
-
-    fn freed_some(&mut self, _bank: usize, _record: Record, _frames: u32) {}
-
-    fn isolate<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
 
     fn rejoin<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         self.freed(b, s, bank, 0);

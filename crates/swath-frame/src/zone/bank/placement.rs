@@ -20,17 +20,20 @@ pub(crate) const POOLS: [Option<BankPool>; 4] =
 /// [`ListPlacement`] or [`PoolPlacement`].
 ///
 /// The methods are the allocator's own business: `b` is the zone's blocks, `s`
-/// the storage.
+/// the storage. A rule that keeps nothing of its own leaves out the methods that tell it
+/// of a change.
 #[doc(hidden)]
 pub trait Placement {
     /// Words of storage for `banks` banks with blocks up to order `top`.
-    fn words(&self, banks: usize, top: u32) -> usize;
+    fn words(&self, _banks: usize, _top: u32) -> usize {
+        0
+    }
 
     /// Notes every bank: each is wholly free, or has no free frame. The words from `at` on are its own.
     fn build(&mut self, b: &BankBlocks, s: &mut [u64], at: usize);
 
     /// Its own words are kept from the number `to` on, which were from `from` on.
-    fn moved(&mut self, from: usize, to: usize);
+    fn moved(&mut self, _from: usize, _to: usize) {}
 
     /// A bank that serves 2^`order` frames, and how. Open words whose blocks
     /// could serve are closed before.
@@ -47,23 +50,30 @@ pub trait Placement {
     fn keeps(&self, bank: usize, movable: bool) -> bool;
 
     /// A bank's trees have lost frames.
-    fn allocated<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken);
+    #[inline]
+    fn allocated<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
 
     /// The bank's trees have got so many frames.
-    fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32);
+    #[inline]
+    fn freed<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize, _frames: u32) {
+    }
 
     /// Returns true if a bank, which is neither wholly free nor isolated and serves the same orders
     /// as before, belongs elsewhere now that its trees have got so many frames; its record is this.
-    fn moves(&self, record: Record, frames: u32) -> bool;
+    #[inline]
+    fn moves(&self, _record: Record, _frames: u32) -> bool {
+        false
+    }
 
     /// As [`freed`](Self::freed), for such a bank that does not.
-    fn freed_some(&mut self, bank: usize, record: Record, frames: u32);
+    #[inline]
+    fn freed_some(&mut self, _bank: usize, _record: Record, _frames: u32) {}
 
     /// The bank, not isolated and without an open word, is about to be.
-    fn isolate<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize);
+    fn isolate<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
 
     /// The bank's isolation has ended.
-    fn rejoin<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize);
+    fn rejoin<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
 
     /// Returns the pool in which the bank counts.
     fn pool<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool>;
@@ -77,6 +87,13 @@ pub trait Placement {
 
     /// Walks its invariants.
     fn check<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str>;
+}
+
+/// Notes all banks with frames as movable memory's.
+pub(crate) fn note_movable(b: &BankBlocks, s: &mut [u64]) {
+    for bank in 0..b.count {
+        b.set_note(s, bank, if b.frames_of(s, bank) == 0 { ABSENT } else { USER } as u32);
+    }
 }
 
 /// From where in a bank a block is to come.

@@ -7,7 +7,6 @@
 
 use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::{BankBlocks, NONE, half, set_half};
-use crate::zone::bank::open::{Record, Taken};
 use crate::zone::bank::placement::{ABSENT, KERNEL, OFFLINE, POOLS, Pick, Placement, USER};
 use crate::zone::bank::ranges::BankPool;
 
@@ -18,13 +17,7 @@ use crate::zone::bank::ranges::BankPool;
 pub struct ArrayPlacement;
 
 impl Placement for ArrayPlacement {
-    fn words(&self, _banks: usize, _top: u32) -> usize {
-        0
-    }
-
     fn build(&mut self, _b: &BankBlocks, _s: &mut [u64], _at: usize) {}
-
-    fn moved(&mut self, _from: usize, _to: usize) {}
 
     #[inline]
     fn choose<S: Keep + ?Sized>(
@@ -48,25 +41,6 @@ impl Placement for ArrayPlacement {
     fn keeps(&self, _bank: usize, _movable: bool) -> bool {
         false
     }
-
-    #[inline]
-    fn allocated<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
-
-    #[inline]
-    fn freed<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize, _frames: u32) {
-    }
-
-    #[inline]
-    fn moves(&self, _record: Record, _frames: u32) -> bool {
-        false
-    }
-
-    #[inline]
-    fn freed_some(&mut self, _bank: usize, _record: Record, _frames: u32) {}
-
-    fn isolate<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
-
-    fn rejoin<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
 
     fn pool<S: Kept + ?Sized>(&self, _b: &BankBlocks, _s: &S, _bank: usize) -> Option<BankPool> {
         None
@@ -250,22 +224,11 @@ impl Placement for ListPlacement {
     }
 
     #[inline]
-    fn allocated<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
-
-    #[inline]
     fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, _frames: u32) {
         if b.is_whole(s, bank) && !b.is_isolated(s, bank) {
             self.shift(b, s, bank, OFFLINE);
         }
     }
-
-    #[inline]
-    fn moves(&self, _record: Record, _frames: u32) -> bool {
-        false
-    }
-
-    #[inline]
-    fn freed_some(&mut self, _bank: usize, _record: Record, _frames: u32) {}
 
     fn isolate<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         self.unlink(b, s, bank);

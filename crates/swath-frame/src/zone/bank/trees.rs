@@ -17,8 +17,7 @@
 
 use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::BankBlocks;
-use crate::zone::bank::open::{Record, Taken};
-use crate::zone::bank::placement::{ABSENT, KERNEL, POOLS, Pick, Placement, USER};
+use crate::zone::bank::placement::{ABSENT, KERNEL, POOLS, Pick, Placement, USER, note_movable};
 use crate::zone::bank::ranges::BankPool;
 use crate::zone::bank::scan::close_all;
 
@@ -81,18 +80,10 @@ fn around(bank: usize, count: usize) -> impl Iterator<Item = usize> {
 }
 
 impl Placement for TreePlacement {
-    fn words(&self, _banks: usize, _top: u32) -> usize {
-        0
-    }
-
     fn build(&mut self, b: &BankBlocks, s: &mut [u64], _at: usize) {
         self.reserved = [usize::MAX; 3];
-        for bank in 0..b.count {
-            b.set_note(s, bank, if b.frames_of(s, bank) == 0 { ABSENT } else { USER } as u32);
-        }
+        note_movable(b, s);
     }
-
-    fn moved(&mut self, _from: usize, _to: usize) {}
 
     fn choose<S: Keep + ?Sized>(
         &mut self,
@@ -123,21 +114,6 @@ impl Placement for TreePlacement {
     fn keeps(&self, bank: usize, movable: bool) -> bool {
         self.reserved[self.kind(0, movable)] == bank
     }
-
-    fn allocated<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
-
-    fn freed<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize, _frames: u32) {
-    }
-
-    fn moves(&self, _record: Record, _frames: u32) -> bool {
-        false
-    }
-
-    fn freed_some(&mut self, _bank: usize, _record: Record, _frames: u32) {}
-
-    fn isolate<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
-
-    fn rejoin<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
 
     fn pool<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool> {
         POOLS[b.note(s, bank) as usize & 3]

@@ -26,14 +26,11 @@ pub(super) const MIDDLE: u64 = 32;
 
 /// A synthesised unit.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Cost {
     unit: String,
     form: String,
     entries: Option<u64>,
     page_bits: Option<u64>,
-    #[serde(rename = "frame_bits")]
-    _frame_bits: Option<u64>,
     replacement: String,
     pub(super) target: String,
     pub(super) cells: u64,
