@@ -169,7 +169,13 @@ impl<const L: u32, const CLASSES: usize, const WORDS: usize> Fit for Bins<L, CLA
     const GRANULES_MAX: usize = {
         let top = Self::least(CLASSES - 1);
         let end = BLOCK_BYTES_END >> GRANULE_SHIFT;
-        if top < end { top } else { end >> 1 }
+        if top < end {
+            top
+        } else {
+            // The least size of the last class below.
+            let shift = Self::shift(end - 1);
+            (end - 1) >> shift << shift
+        }
     };
 
     const CLASSES: usize = CLASSES;
