@@ -20,6 +20,24 @@
 // The page may be executed.
 #define SWATH_EXECUTE 4
 
+// Writes are allowed.
+#define SWATH_PAGE_WRITABLE 1
+
+// Unprivileged code may access the page.
+#define SWATH_PAGE_USER 2
+
+// Instructions may be fetched from it.
+#define SWATH_PAGE_EXECUTABLE 4
+
+// It is the same in every address space.
+#define SWATH_PAGE_GLOBAL 8
+
+// It has been accessed.
+#define SWATH_PAGE_ACCESSED 16
+
+// It is a device's: no caching, no speculation.
+#define SWATH_PAGE_DEVICE 32
+
 // Outcome of a call.
 enum swath_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -83,6 +101,8 @@ enum swath_status
   SWATH_FAULT,
   // A channel's queue has no place; `at` is the channel.
   SWATH_QUEUE_FULL,
+  // No entry of a reverse map is free.
+  SWATH_OUT_OF_ENTRIES,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -356,6 +376,9 @@ typedef struct swath_map swath_map;
 
 // A memory management unit: a TLB or two, and a walker.
 typedef struct swath_mmu swath_mmu;
+
+// Mappings of all spaces.
+typedef struct swath_pmap swath_pmap;
 
 // A virtual address space of regions.
 typedef struct swath_regions swath_regions;
@@ -731,6 +754,41 @@ typedef struct {
   uint64_t saved_reads;
 } swath_mmu_stats;
 
+// TLB maintenance that a change of tables owes: every entry that covers one of these pages is to be
+// invalidated, also a coalesced one that was filled from a page outside.
+typedef struct {
+  // The first page.
+  uint64_t first_page;
+  // Number of pages.
+  uint64_t count;
+  // 1 if links to tables changed, so that caches of the entries on the way are to be invalidated, too.
+  uint32_t links_changed;
+} swath_flush;
+
+// The spaces that a pmap reaches, by numbers of the caller's, and the maintenance of their TLBs. Neither function
+// may be missing.
+typedef struct {
+  // Returns the space of a number, made for superpages; null if there is none.
+  swath_space *(*reach)(void *context, uint32_t space);
+  // Does the maintenance, which is done when it returns: in the middle of a promotion or demotion, where
+  // processors want the old entries gone before the new ones are there.
+  void (*flush)(void *context, uint32_t space, swath_flush flush);
+  // Handed to both.
+  void *context;
+} swath_spaces;
+
+// The outcome of a fault.
+typedef struct {
+  // The order of the page that permits the access now.
+  uint32_t order;
+  // 0, or 1 if the superpage could not be demoted and is gone: the page is to be entered anew.
+  uint32_t removed;
+  // The first of the pages that are gone.
+  uint64_t first_page;
+  // Their number.
+  uint64_t count;
+} swath_faulted;
+
 // Physical memory that the processor reaches at another address.
 typedef struct {
   // The number of its first frame.
@@ -833,8 +891,18 @@ typedef struct {
   void *context;
 } swath_area_frames;
 
+// A translation, as the tables say it.
+typedef struct {
+  // The frame of the page asked for.
+  uint64_t frame;
+  // The order of the page that maps it.
+  uint32_t order;
+  // Its attributes: `SWATH_PAGE_…`.
+  uint32_t attributes;
+} swath_mapping;
+
 // Every status, in the order of their numbers.
-#define swath_status_ALL { SWATH_OK, SWATH_NULL, SWATH_WRONG_OBJECT, SWATH_ARGUMENT, SWATH_STORAGE, SWATH_EMPTY, SWATH_OVERFLOW, SWATH_OVERLAP, SWATH_NO_FRAME, SWATH_OUT_OF_FRAMES, SWATH_NO_BLOCK, SWATH_FOREIGN, SWATH_NOT_ALLOCATED, SWATH_MISALIGNED, SWATH_STATE, SWATH_TOO_MANY_BLOCKS, SWATH_NO_REGION, SWATH_DENIED, SWATH_MAPPED, SWATH_QUOTA, SWATH_BUS, SWATH_TOO_LARGE, SWATH_OUT_OF_MEMORY, SWATH_CORRUPT, SWATH_IN_USE, SWATH_BUSY, SWATH_FAULT, SWATH_QUEUE_FULL, }
+#define swath_status_ALL { SWATH_OK, SWATH_NULL, SWATH_WRONG_OBJECT, SWATH_ARGUMENT, SWATH_STORAGE, SWATH_EMPTY, SWATH_OVERFLOW, SWATH_OVERLAP, SWATH_NO_FRAME, SWATH_OUT_OF_FRAMES, SWATH_NO_BLOCK, SWATH_FOREIGN, SWATH_NOT_ALLOCATED, SWATH_MISALIGNED, SWATH_STATE, SWATH_TOO_MANY_BLOCKS, SWATH_NO_REGION, SWATH_DENIED, SWATH_MAPPED, SWATH_QUOTA, SWATH_BUS, SWATH_TOO_LARGE, SWATH_OUT_OF_MEMORY, SWATH_CORRUPT, SWATH_IN_USE, SWATH_BUSY, SWATH_FAULT, SWATH_QUEUE_FULL, SWATH_OUT_OF_ENTRIES, }
 
 #ifdef __cplusplus
 extern "C" {
@@ -1407,6 +1475,180 @@ swath_result swath_mmu_set_root(swath_mmu *mmu, uint64_t root);
 // `mmu` is null or an object of this library; `stats` can be written.
 swath_result swath_mmu_stats_get(const swath_mmu *mmu, swath_mmu_stats *stats);
 
+// Bytes of storage for a pmap of these frames in a `swath_format`, with `entries` entries of its reverse map: as many
+// as there are mappings at a time always suffice. `flags` is a `swath_flags_place`. 0 if an argument is wrong.
+size_t swath_pmap_storage_bytes(swath_extent frames,
+                                uint32_t format,
+                                uint32_t flags,
+                                uint32_t entries);
+
+// Makes a pmap of these frames, for spaces of a `swath_format` without a mapping to them.
+//
+// Errors: `SWATH_ARGUMENT`; `SWATH_OVERFLOW` for frames beyond the last number; `SWATH_NULL` also for a function
+// that is missing; `SWATH_STORAGE`.
+//
+// # Safety
+// The functions of `spaces` may be called with its context as long as the pmap is used. `reach` returns null or an
+// object of this library, one for each number, that nobody else uses during a call of a function of the pmap;
+// `flush` calls no function of the pmap or of its spaces. `storage` is `len_bytes` of memory that the pmap has for itself
+// from now on; `pmap` can be written.
+swath_result swath_pmap_create(swath_extent frames,
+                               uint32_t format,
+                               uint32_t flags,
+                               uint32_t entries,
+                               swath_spaces spaces,
+                               void *storage,
+                               size_t len_bytes,
+                               swath_pmap **pmap);
+
+// Maps a page of a space that is not mapped to a frame: writable if `access` (a `swath_access`) is a write, and
+// accessed if there is one. Then promotes it, as far as `full_order` and the pages around it permit: the largest order
+// of which all frames around this one are populated, 0 if there is none. `order` is that of the page that maps it
+// now. `attributes_max` (`SWATH_PAGE_…`) is what the page may ever permit.
+//
+// Errors: `SWATH_ARGUMENT` with the space that is none, or another wrong number; `SWATH_STATE` with a space for other
+// superpages; `SWATH_FOREIGN` with the frame that is none of the pmap's, or the page that the format cannot say;
+// `SWATH_DENIED` with the page, for a write that `attributes_max` forbids; `SWATH_OUT_OF_ENTRIES`; those of
+// `swath_space_map`.
+//
+// # Safety
+// `pmap` is null or an object of this library; `order` can be written.
+swath_result swath_pmap_enter(swath_pmap *pmap,
+                              uint32_t space,
+                              uint64_t page,
+                              uint64_t frame,
+                              uint32_t attributes_max,
+                              uint32_t access,
+                              uint32_t full_order,
+                              uint32_t *order);
+
+// Maps a superpage of 2^`k` pages at once, of which no page is mapped. A write makes all of it writable, and so
+// modified.
+//
+// Errors: as for `swath_pmap_enter`; `SWATH_ARGUMENT` with an order that is no superpage of the space;
+// `SWATH_MISALIGNED` with the page or frame.
+//
+// # Safety
+// `pmap` is null or an object of this library.
+swath_result swath_pmap_enter_superpage(swath_pmap *pmap,
+                                        uint32_t space,
+                                        uint64_t page,
+                                        uint64_t frame,
+                                        uint32_t k,
+                                        uint32_t attributes_max,
+                                        uint32_t access);
+
+// Handles the fault of a page that is mapped and does not permit an access yet, though the kernel does: it becomes
+// accessed, and for a write writable, which demotes a read-only superpage. Then promotes it as `swath_pmap_enter` does.
+//
+// Errors: `SWATH_FAULT` with the page, if it is not mapped; `SWATH_ARGUMENT`, `SWATH_FOREIGN`, `SWATH_BUS`,
+// `SWATH_NULL`, `SWATH_WRONG_OBJECT`. Superpages may have been demoted.
+//
+// # Safety
+// `pmap` is null or an object of this library; `faulted` can be written.
+swath_result swath_pmap_fault(swath_pmap *pmap,
+                              uint32_t space,
+                              uint64_t page,
+                              uint32_t access,
+                              uint32_t full_order,
+                              swath_faulted *faulted);
+
+// Takes permissions from every mapping in `count` pages from `page` on: writable pages stay so only with
+// `keeps_writable` other than 0, executable ones with `keeps_executable`. That a page was written is remembered.
+//
+// Errors: as for `swath_pmap_fault`; `SWATH_OVERFLOW`. After `SWATH_BUS` a first part of the range is changed.
+//
+// # Safety
+// `pmap` is null or an object of this library.
+swath_result swath_pmap_protect(swath_pmap *pmap,
+                                uint32_t space,
+                                uint64_t page,
+                                uint64_t count,
+                                uint32_t keeps_writable,
+                                uint32_t keeps_executable);
+
+// Removes every mapping in `count` pages from `page` on; a superpage that lies there in part is demoted, or removed
+// if it cannot be. What its flags said is remembered. `removed`, if it is not null, is how many mappings went.
+//
+// Errors: as for `swath_pmap_protect`.
+//
+// # Safety
+// `pmap` is null or an object of this library; `removed` is null or can be written.
+swath_result swath_pmap_remove(swath_pmap *pmap,
+                               uint32_t space,
+                               uint64_t page,
+                               uint64_t count,
+                               uint64_t *removed);
+
+// Removes every mapping of a frame, in all spaces. `removed`, if it is not null, is how many went; whether the frame
+// was written, `swath_pmap_modified` says.
+//
+// Errors: `SWATH_FOREIGN` with the frame that is none of the pmap's; `SWATH_ARGUMENT` with a space that is no more;
+// `SWATH_BUS`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `pmap` is null or an object of this library; `removed` is null or can be written.
+swath_result swath_pmap_page_out(swath_pmap *pmap,
+                                 uint64_t frame,
+                                 uint64_t *removed);
+
+// Records that a frame was laundered: it is read-only again wherever it is mapped, and no longer modified.
+// `modified`, if it is not null, is 1 if it was.
+//
+// Errors: as for `swath_pmap_page_out`.
+//
+// # Safety
+// `pmap` is null or an object of this library; `modified` is null or can be written.
+swath_result swath_pmap_clean(swath_pmap *pmap,
+                              uint64_t frame,
+                              uint64_t *modified);
+
+// Tells whether a frame was written since it was last clean: 1 or 0.
+//
+// Errors: as for `swath_pmap_page_out`.
+//
+// # Safety
+// `pmap` is null or an object of this library; `modified` is null or can be written.
+swath_result swath_pmap_modified(swath_pmap *pmap, uint64_t frame, uint64_t *modified);
+
+// Tells whether a frame was accessed: 1 or 0.
+//
+// Errors: as for `swath_pmap_page_out`.
+//
+// # Safety
+// `pmap` is null or an object of this library; `referenced` is null or can be written.
+swath_result swath_pmap_referenced(swath_pmap *pmap, uint64_t frame, uint64_t *referenced);
+
+// Calls `visit` with each mapping of a frame: the space, the first page of the mapping, its order.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `pmap` is null or an object of this library, which `visit` does not use.
+swath_result swath_pmap_each_mapping(const swath_pmap *pmap,
+                                     uint64_t frame,
+                                     void (*visit)(void *context,
+                                                   uint32_t space,
+                                                   uint64_t page,
+                                                   uint32_t order),
+                                     void *context);
+
+// Entries of the reverse map that are free; 0 for an object that is none such.
+//
+// # Safety
+// `pmap` is null or an object of this library.
+uint32_t swath_pmap_free_entries(const swath_pmap *pmap);
+
+// Walks every invariant of the pmap and of the spaces of the numbers below `spaces`, which are all that have mappings.
+//
+// Errors: `SWATH_CORRUPT` with the page, frame or space that is wrong; `SWATH_ARGUMENT` with a space that is none;
+// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `pmap` is null or an object of this library.
+swath_result swath_pmap_check(swath_pmap *pmap,
+                              uint32_t spaces);
+
 // Bytes of storage for a pool of `frames` frames.
 size_t swath_frame_pool_storage_bytes(uint64_t frames);
 
@@ -1761,6 +2003,30 @@ swath_result swath_space_create(uint32_t format,
                                 size_t len_bytes,
                                 swath_space **space);
 
+// Makes an empty address space of a `swath_format` for superpages of all its sizes, as a `swath_pmap` wants it; else as
+// `swath_space_create`.
+//
+// Errors: as there.
+//
+// # Safety
+// As there.
+swath_result swath_space_create_for_superpages(uint32_t format,
+                                               swath_bus memory,
+                                               swath_frames *frames,
+                                               swath_frames *tables,
+                                               void *storage,
+                                               size_t len_bytes,
+                                               swath_space **space);
+
+// Ends an address space: its tables go back to their allocator, and so do the frames that
+// `swath_space_allocate` took. The object is none afterwards. No MMU may use its tables any more.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `space` is null or an object of this library, which nobody uses any more.
+swath_result swath_space_drop(swath_space *space);
+
 // Tells the physical address of the root table, which an MMU is told.
 //
 // Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
@@ -1806,6 +2072,51 @@ swath_result swath_space_allocate(swath_space *space,
 swath_result swath_space_unmap(swath_space *space,
                                uint64_t page,
                                uint64_t count);
+
+// Maps `count` pages from `page` on to frames from `frame` on, in pages as large as place and length allow, with these
+// attributes (`SWATH_PAGE_…`).
+//
+// Errors: as for `swath_space_map`; `SWATH_ARGUMENT`.
+//
+// # Safety
+// `space` is null or an object of this library.
+swath_result swath_space_map_largest(swath_space *space,
+                                     uint64_t page,
+                                     uint64_t frame,
+                                     uint64_t count,
+                                     uint32_t attributes);
+
+// Maps one page of 2^`k` base pages, with these attributes (`SWATH_PAGE_…`).
+//
+// Errors: as for `swath_space_map`; `SWATH_ARGUMENT` with an order that the format has no page of;
+// `SWATH_MISALIGNED` with the page or frame.
+//
+// # Safety
+// `space` is null or an object of this library.
+swath_result swath_space_map_page_size(swath_space *space,
+                                       uint64_t page,
+                                       uint64_t frame,
+                                       uint32_t k,
+                                       uint32_t attributes);
+
+// Tells what the tables say of a page.
+//
+// Errors: `SWATH_FAULT` with the page, if it is not mapped; `SWATH_FOREIGN` with the page that the format cannot
+// say; `SWATH_OVERFLOW`, `SWATH_BUS`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `space` is null or an object of this library; `mapping` can be written.
+swath_result swath_space_translate(const swath_space *space,
+                                   uint64_t page,
+                                   swath_mapping *mapping);
+
+// Walks every invariant of the tables.
+//
+// Errors: `SWATH_CORRUPT` if one does not hold; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `space` is null or an object of this library.
+swath_result swath_space_check(const swath_space *space);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -38,6 +38,7 @@ mod map;
 #[cfg(feature = "hw")]
 mod mmu;
 mod object;
+mod pmap;
 mod regions;
 mod reservations;
 mod result;
@@ -54,6 +55,7 @@ pub use heap::*;
 pub use map::*;
 #[cfg(feature = "hw")]
 pub use mmu::*;
+pub use pmap::*;
 pub use regions::*;
 pub use reservations::*;
 pub use result::*;

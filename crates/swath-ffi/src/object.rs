@@ -125,6 +125,21 @@ pub(crate) trait Opaque: Sized {
         Ok(())
     }
 
+    /// Drops what the object is, after which it is none.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get).
+    unsafe fn drop_in_place(object: *mut Self) -> Outcome<()> {
+        // SAFETY: as the caller says.
+        let object = unsafe { Self::checked(object) }?;
+        // SAFETY: the tag says that it is such a structure, which nobody else uses; without its tag nobody finds it again.
+        unsafe {
+            (*object.as_ptr()).tag = 0;
+            (&raw mut (*object.as_ptr()).inner).drop_in_place();
+        }
+        Ok(())
+    }
+
     /// Finds the place of an object in `storage`, and the words behind it, cleared.
     ///
     /// # Safety
@@ -161,7 +176,7 @@ pub(crate) trait Opaque: Sized {
             return fail(SWATH_NULL, 0);
         };
         // SAFETY: every object begins with a tag of eight bytes, aligned to eight; nothing
-        // writes it once the object is made.
+        // writes it while the object is one.
         if unsafe { object.cast::<u64>().read() } != Self::TAG {
             return fail(SWATH_WRONG_OBJECT, object.addr().get() as u64);
         }

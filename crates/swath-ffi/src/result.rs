@@ -65,13 +65,15 @@ pub enum swath_status {
     SWATH_FAULT,
     /// A channel's queue has no place; `at` is the channel.
     SWATH_QUEUE_FULL,
+    /// No entry of a reverse map is free.
+    SWATH_OUT_OF_ENTRIES,
 }
 
 use swath_status::*;
 
 impl swath_status {
     /// Every status, in the order of their numbers.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         SWATH_OK,
         SWATH_NULL,
         SWATH_WRONG_OBJECT,
@@ -100,6 +102,7 @@ impl swath_status {
         SWATH_BUSY,
         SWATH_FAULT,
         SWATH_QUEUE_FULL,
+        SWATH_OUT_OF_ENTRIES,
     ];
 
     const fn text(self) -> &'static CStr {
@@ -132,6 +135,7 @@ impl swath_status {
             SWATH_BUSY => c"the object is being walked",
             SWATH_FAULT => c"the page is not mapped",
             SWATH_QUEUE_FULL => c"the queue is full",
+            SWATH_OUT_OF_ENTRIES => c"no entry of the reverse map is free",
         }
     }
 }

@@ -4,11 +4,14 @@ use core::cell::RefCell;
 use core::ffi::c_void;
 
 use swath_arch::{
-    Attributes, BusError, Coalescing, ContiguityField, Extent, Format, PageRange, Pfn, PhysAddr,
-    PhysMemory, Regime, Vpn,
+    Attributes, BusError, Coalescing, ContiguityField, Extent, Format, MemoryKind, PageRange, Pfn,
+    PhysAddr, PhysMemory, Regime, Vpn,
 };
 use swath_frame::FrameAllocateError;
-use swath_vm::{AddressSpace, EagerPagingError, MapPagesError, NewSpaceError, UnmapError};
+use swath_vm::{
+    AddressSpace, EagerPagingError, MapPagesError, NewSpaceError, PageSizeError, Sizes,
+    TranslateError, UnmapError,
+};
 
 use crate::frames::{Frames, order, swath_frames};
 use crate::object::{Opaque, put};
@@ -233,6 +236,81 @@ impl From<UnmapError> for swath_result {
     }
 }
 
+impl From<PageSizeError> for swath_result {
+    fn from(error: PageSizeError) -> Self {
+        match error {
+            PageSizeError::NoSuchSize { order } => Self::new(SWATH_ARGUMENT, order.k().into()),
+            PageSizeError::PageMisaligned { page, .. } => Self::new(SWATH_MISALIGNED, page.raw()),
+            PageSizeError::FrameMisaligned { frame, .. } => {
+                Self::new(SWATH_MISALIGNED, frame.raw())
+            }
+            PageSizeError::Map(error) => error.into(),
+        }
+    }
+}
+
+impl From<TranslateError> for swath_result {
+    fn from(error: TranslateError) -> Self {
+        match error {
+            TranslateError::NotCanonical { page } => Self::new(SWATH_FOREIGN, page.raw()),
+            TranslateError::NotMapped { page } => Self::new(SWATH_FAULT, page.raw()),
+            TranslateError::Bus(error) => error.into(),
+        }
+    }
+}
+
+/// Writes are allowed.
+pub const SWATH_PAGE_WRITABLE: u32 = 1;
+/// Unprivileged code may access the page.
+pub const SWATH_PAGE_USER: u32 = 2;
+/// Instructions may be fetched from it.
+pub const SWATH_PAGE_EXECUTABLE: u32 = 4;
+/// It is the same in every address space.
+pub const SWATH_PAGE_GLOBAL: u32 = 8;
+/// It has been accessed.
+pub const SWATH_PAGE_ACCESSED: u32 = 16;
+/// It is a device's: no caching, no speculation.
+pub const SWATH_PAGE_DEVICE: u32 = 32;
+
+pub(crate) fn attributes(bits: u32) -> Outcome<Attributes> {
+    if bits > 63 {
+        return fail(SWATH_ARGUMENT, bits.into());
+    }
+    let has = |bit: u32| bits & bit != 0;
+    Ok(Attributes {
+        writable: has(SWATH_PAGE_WRITABLE),
+        user: has(SWATH_PAGE_USER),
+        executable: has(SWATH_PAGE_EXECUTABLE),
+        global: has(SWATH_PAGE_GLOBAL),
+        accessed: has(SWATH_PAGE_ACCESSED),
+        memory: if has(SWATH_PAGE_DEVICE) { MemoryKind::Device } else { MemoryKind::Normal },
+    })
+}
+
+fn attribute_bits(attributes: Attributes) -> u32 {
+    let all = [
+        (SWATH_PAGE_WRITABLE, attributes.writable),
+        (SWATH_PAGE_USER, attributes.user),
+        (SWATH_PAGE_EXECUTABLE, attributes.executable),
+        (SWATH_PAGE_GLOBAL, attributes.global),
+        (SWATH_PAGE_ACCESSED, attributes.accessed),
+        (SWATH_PAGE_DEVICE, attributes.memory == MemoryKind::Device),
+    ];
+    all.into_iter().filter(|&(_, has)| has).map(|(bit, _)| bit).sum()
+}
+
+/// A translation, as the tables say it.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct swath_mapping {
+    /// The frame of the page asked for.
+    pub frame: u64,
+    /// The order of the page that maps it.
+    pub order: u32,
+    /// Its attributes: `SWATH_PAGE_…`.
+    pub attributes: u32,
+}
+
 /// Pages of C, in numbers that an address has.
 pub(crate) fn pages(start: u64, count: u64) -> Outcome<PageRange> {
     match start.checked_add(count) {
@@ -283,6 +361,53 @@ pub unsafe extern "C" fn swath_space_create(
         unsafe { swath_space::create(storage, len_bytes, 0, space, make) }
     };
     swath_result::of(create())
+}
+
+/// Makes an empty address space of a `swath_format` for superpages of all its sizes, as a `swath_pmap` wants it; else as
+/// `swath_space_create`.
+///
+/// Errors: as there.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_space_create_for_superpages(
+    format: u32,
+    memory: swath_bus,
+    frames: *mut swath_frames,
+    tables: *mut swath_frames,
+    storage: *mut c_void,
+    len_bytes: usize,
+    space: *mut *mut swath_space,
+) -> swath_result {
+    let create = || -> Outcome<()> {
+        let format = self::format(format)?;
+        if memory.write.is_none() {
+            return fail(SWATH_NULL, 0);
+        }
+        // SAFETY: as the caller says; all references to the cells are shared ones.
+        let (memory, frames, tables) = unsafe {
+            (Bus::new(memory)?, swath_frames::look(frames)?, swath_frames::look(tables)?)
+        };
+        let sizes = Sizes::all(format);
+        let make = |_| Ok(Space::with_superpages(format, sizes, memory, frames, tables)?);
+        // SAFETY: as the caller says.
+        unsafe { swath_space::create(storage, len_bytes, 0, space, make) }
+    };
+    swath_result::of(create())
+}
+
+/// Ends an address space: its tables go back to their allocator, and so do the frames that
+/// `swath_space_allocate` took. The object is none afterwards. No MMU may use its tables any more.
+///
+/// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `space` is null or an object of this library, which nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_space_drop(space: *mut swath_space) -> swath_result {
+    // SAFETY: as the caller says.
+    swath_result::of(unsafe { swath_space::drop_in_place(space) })
 }
 
 /// Tells the physical address of the root table, which an MMU is told.
@@ -377,4 +502,97 @@ pub unsafe extern "C" fn swath_space_unmap(
         Ok(())
     };
     swath_result::of(unmap())
+}
+
+/// Maps `count` pages from `page` on to frames from `frame` on, in pages as large as place and length allow, with these
+/// attributes (`SWATH_PAGE_…`).
+///
+/// Errors: as for `swath_space_map`; `SWATH_ARGUMENT`.
+///
+/// # Safety
+/// `space` is null or an object of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_space_map_largest(
+    space: *mut swath_space,
+    page: u64,
+    frame: u64,
+    count: u64,
+    attributes: u32,
+) -> swath_result {
+    let map = || -> Outcome<()> {
+        let (range, attributes) = (pages(page, count)?, self::attributes(attributes)?);
+        pages(frame, count)?;
+        // SAFETY: as the caller says.
+        let space = unsafe { swath_space::get(space) }?;
+        let sizes = Sizes::all(space.regime().format);
+        let extent = Extent::new(Pfn::new(frame), count);
+        Ok(space.map_largest(range.start, extent, sizes, attributes)?)
+    };
+    swath_result::of(map())
+}
+
+/// Maps one page of 2^`k` base pages, with these attributes (`SWATH_PAGE_…`).
+///
+/// Errors: as for `swath_space_map`; `SWATH_ARGUMENT` with an order that the format has no page of;
+/// `SWATH_MISALIGNED` with the page or frame.
+///
+/// # Safety
+/// `space` is null or an object of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_space_map_page_size(
+    space: *mut swath_space,
+    page: u64,
+    frame: u64,
+    k: u32,
+    attributes: u32,
+) -> swath_result {
+    let map = || -> Outcome<()> {
+        let (page, attributes) = (pages(page, 1)?.start, self::attributes(attributes)?);
+        // SAFETY: as the caller says.
+        let space = unsafe { swath_space::get(space) }?;
+        Ok(space.map_page_size(page, Pfn::new(frame), order(k)?, attributes)?)
+    };
+    swath_result::of(map())
+}
+
+/// Tells what the tables say of a page.
+///
+/// Errors: `SWATH_FAULT` with the page, if it is not mapped; `SWATH_FOREIGN` with the page that the format cannot
+/// say; `SWATH_OVERFLOW`, `SWATH_BUS`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `space` is null or an object of this library; `mapping` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_space_translate(
+    space: *const swath_space,
+    page: u64,
+    mapping: *mut swath_mapping,
+) -> swath_result {
+    let translate = || -> Outcome<()> {
+        let page = pages(page, 1)?.start;
+        // SAFETY: as the caller says.
+        let found = unsafe { swath_space::look(space) }?.translate(page)?;
+        let told = swath_mapping {
+            frame: found.frame.raw(),
+            order: found.order.k(),
+            attributes: attribute_bits(found.attributes),
+        };
+        // SAFETY: as the caller says.
+        unsafe { put(mapping, told) }
+    };
+    swath_result::of(translate())
+}
+
+/// Walks every invariant of the tables.
+///
+/// Errors: `SWATH_CORRUPT` if one does not hold; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `space` is null or an object of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_space_check(space: *const swath_space) -> swath_result {
+    // SAFETY: as the caller says.
+    let checked = unsafe { swath_space::look(space) };
+    let wrong = |_| swath_result::new(SWATH_CORRUPT, 0);
+    swath_result::of(checked.and_then(|space| space.check().map_err(wrong)))
 }

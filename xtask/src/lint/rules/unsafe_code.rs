@@ -56,6 +56,7 @@ const MODULES: &[&str] = &[
     "crates/swath-ffi/src/map.rs",
     "crates/swath-ffi/src/mmu.rs",
     "crates/swath-ffi/src/object.rs",
+    "crates/swath-ffi/src/pmap.rs",
     "crates/swath-ffi/src/regions.rs",
     "crates/swath-ffi/src/reservations.rs",
     "crates/swath-ffi/src/result.rs",
@@ -115,8 +116,14 @@ const MODULES: &[&str] = &[
     "kernel/src/memory.rs",
     "kernel/src/scenario.rs",
     "kernel/src/vm.rs",
+    "rtl/cosim/src/machine.rs",
     "rtl/cosim/src/tlb.rs",
     "rtl/cosim/src/unit.rs",
+    "rtl/system/program/src/global.rs",
+    "rtl/system/program/src/machine.rs",
+    "rtl/system/program/src/main.rs",
+    "rtl/system/program/src/regions.rs",
+    "rtl/system/program/src/table.rs",
 ];
 
 /// The line at the root of a crate without unsafe code.
