@@ -3,28 +3,83 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A design: the prefix of its names, the top module, its parameters, the shim.
+/// A design: the prefix of its names, the folder and the name of the top module, its parameters, the shim.
 struct Design {
     name: &'static str,
+    room: &'static str,
     top: &'static str,
     parameters: &'static [&'static str],
     shim: &'static str,
 }
 
 const DESIGNS: &[Design] = &[
-    Design { name: "arrays", top: "unit", parameters: &["-GSCHEME=0"], shim: "unit.cpp" },
-    Design { name: "nodes", top: "unit", parameters: &["-GSCHEME=1"], shim: "unit.cpp" },
-    Design { name: "page_table", top: "unit", parameters: &["-GSCHEME=2"], shim: "unit.cpp" },
-    Design { name: "tlb_page", top: "tlb", parameters: &["-GFORM=0"], shim: "tlb.cpp" },
-    Design { name: "tlb_aligned", top: "tlb", parameters: &["-GFORM=1"], shim: "tlb.cpp" },
-    Design { name: "tlb_run", top: "tlb", parameters: &["-GFORM=2"], shim: "tlb.cpp" },
+    Design {
+        name: "arrays",
+        room: "cosim",
+        top: "unit",
+        parameters: &["-GSCHEME=0"],
+        shim: "unit.cpp",
+    },
+    Design {
+        name: "nodes",
+        room: "cosim",
+        top: "unit",
+        parameters: &["-GSCHEME=1"],
+        shim: "unit.cpp",
+    },
+    Design {
+        name: "page_table",
+        room: "cosim",
+        top: "unit",
+        parameters: &["-GSCHEME=2"],
+        shim: "unit.cpp",
+    },
+    Design {
+        name: "tlb_page",
+        room: "cosim",
+        top: "tlb",
+        parameters: &["-GFORM=0"],
+        shim: "tlb.cpp",
+    },
+    Design {
+        name: "tlb_aligned",
+        room: "cosim",
+        top: "tlb",
+        parameters: &["-GFORM=1"],
+        shim: "tlb.cpp",
+    },
+    Design {
+        name: "tlb_run",
+        room: "cosim",
+        top: "tlb",
+        parameters: &["-GFORM=2"],
+        shim: "tlb.cpp",
+    },
     Design {
         name: "tlb_leaf",
+        room: "cosim",
         top: "tlb",
         parameters: &["-GFORM=2", "-GLEAF_BITS=9"],
         shim: "tlb.cpp",
     },
+    Design {
+        name: "system_regions",
+        room: "system",
+        top: "system",
+        parameters: &["-GCONVENTIONAL=0"],
+        shim: "system.cpp",
+    },
+    Design {
+        name: "system_table",
+        room: "system",
+        top: "system",
+        parameters: &["-GCONVENTIONAL=1"],
+        shim: "system.cpp",
+    },
 ];
+
+/// The folders of the modules.
+const ROOMS: [&str; 4] = ["rtmmu", "tlb", "system", "cosim"];
 
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -61,7 +116,7 @@ fn main() {
     }
     build.compile("verilated");
 
-    for Design { name, top, parameters, shim } in DESIGNS {
+    for Design { name, room, top, parameters, shim } in DESIGNS {
         let dir = out.join(name);
         // What an earlier build left there may belong to no file now.
         let _ = std::fs::remove_dir_all(&dir);
@@ -69,10 +124,10 @@ fn main() {
         verilate.args(["--cc", "-O3", "--x-assign", "fast", "--noassert", "--prefix"]);
         verilate.arg(format!("V{name}")).args(*parameters).arg("--Mdir").arg(&dir);
         verilate.arg(rtl.join("rtmmu/verdict.sv"));
-        for room in ["rtmmu", "tlb", "cosim"] {
+        for room in ROOMS {
             verilate.arg("-y").arg(rtl.join(room));
         }
-        run(verilate.args(["--top-module", top]).arg(root.join(format!("{top}.sv"))));
+        run(verilate.args(["--top-module", top]).arg(rtl.join(room).join(format!("{top}.sv"))));
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(3).warnings(false).include(&include);
         build.include(include.join("vltstd")).include(&dir).files(files(&dir, "cpp"));
@@ -80,7 +135,9 @@ fn main() {
         build.define("HEADER", &*format!("\"V{name}.h\"")).file(root.join(shim));
         build.compile(name);
     }
-    for room in ["rtmmu", "tlb", "cosim"] {
-        println!("cargo:rerun-if-changed={}", rtl.join(room).display());
+    for path in ROOMS.iter().flat_map(|room| ["sv", "cpp"].map(|ending| (rtl.join(room), ending))) {
+        for file in files(&path.0, path.1) {
+            println!("cargo:rerun-if-changed={}", file.display());
+        }
     }
 }

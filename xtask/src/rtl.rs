@@ -1,12 +1,13 @@
 //! The hardware of `rtl/`: linted, simulated beside the models, synthesised, proved.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
 
+use crate::bare_metal::Toolchain;
 use crate::rtl_cost;
 
 /// A part of the chore.
@@ -18,18 +19,33 @@ struct Part {
 }
 
 const VERILATOR: (&str, &str) = ("verilator", "verilator");
+const CPP: (&str, &str) = ("c++", "g++");
 const YOSYS: (&str, &str) = ("yosys", "yosys");
 
 const PARTS: &[Part] = &[
     Part { name: "lint", tools: &[VERILATOR], run: lint },
-    Part { name: "cosim", tools: &[VERILATOR, ("c++", "g++")], run: cosim },
+    Part { name: "cosim", tools: &[VERILATOR, CPP], run: cosim },
+    Part { name: "system", tools: &[VERILATOR, CPP], run: system },
     Part { name: "synth", tools: &[YOSYS], run: synth },
     Part { name: "prove", tools: &[YOSYS], run: prove },
     Part { name: COST, tools: &[YOSYS], run: cost },
+    Part { name: TIMES, tools: &[VERILATOR, CPP], run: times },
 ];
 
-/// The part that is run only if it is named: it takes minutes, and writes a file that is kept.
+/// The parts that are run only if they are named: they take many minutes, and write files that are kept.
 const COST: &str = "cost";
+const TIMES: &str = "times";
+
+/// Where the times of the system stand: beside what the study `rt-hardware` reads.
+const TIMES_TABLE: &str = "../crates/swath-lab/data/system.csv";
+
+/// The seeds of the times, and the actions of each: the paper's.
+const TIMES_SEEDS: std::ops::RangeInclusive<u64> = 1..=5;
+const TIMES_ACTIONS: u64 = 1_000_000;
+
+/// What the system's program is built for, and the instructions of its core beyond.
+const CORE: &str = "riscv32i-unknown-none-elf";
+const CORE_FEATURES: &str = "-Ctarget-feature=+zbb";
 
 /// A module that is a product, with what it is made of.
 struct Top {
@@ -61,6 +77,7 @@ const TOPS: &[Top] = &[
         files: &["rtmmu/verdict.sv", "rtmmu/data_port.sv", "rtmmu/page_table_unit.sv"],
         lut4_max: 200,
     },
+    Top { name: "core", files: &["system/core.sv"], lut4_max: 5_000 },
     Top { name: "range_tlb", files: &["tlb/range_tlb.sv"], lut4_max: 16_000 },
 ];
 
@@ -158,6 +175,7 @@ struct Room {
     rtl: PathBuf,
     target: PathBuf,
     accesses: u64,
+    actions: u64,
     seed: u64,
 }
 
@@ -169,13 +187,16 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// How much is done.
 #[derive(clap::Args)]
 pub(crate) struct Choice {
-    /// Which of them; all but `cost` if none is named.
+    /// Which of them; all but `cost` and `times` if none is named.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(names()))]
     parts: Vec<String>,
     /// Accesses of each run of the co-simulation, of which there are 27.
     #[arg(long, default_value_t = 20_000)]
     accesses: u64,
-    /// The seed of the co-simulation.
+    /// Actions of the trace that the system runs.
+    #[arg(long, default_value_t = 20_000)]
+    actions: u64,
+    /// The seed of the co-simulation and of the trace.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -189,13 +210,14 @@ pub(crate) fn rtl(metadata: &Metadata, choice: &Choice) -> Result<()> {
         rtl: metadata.workspace_root.join("rtl").into(),
         target: metadata.target_directory.join("rtl").into(),
         accesses: choice.accesses,
+        actions: choice.actions,
         seed: choice.seed,
     };
     std::fs::create_dir_all(&room.target)?;
     let (mut passed, mut failed, mut left) = (0, 0, 0);
     for Part { name, tools, run } in PARTS {
         let is_chosen = match choice.parts.is_empty() {
-            true => *name != COST,
+            true => ![COST, TIMES].contains(name),
             false => choice.parts.iter().any(|part| part == name),
         };
         if !is_chosen {
@@ -246,13 +268,73 @@ fn lint(room: &Room) -> Result<()> {
     Ok(())
 }
 
-fn cosim(room: &Room) -> Result<()> {
+/// Builds the co-simulation; returns a command that runs it.
+fn cosimulator(room: &Room) -> Result<Command> {
     let mut build = Command::new("cargo");
     build.args(["build", "--release", "--quiet", "--target-dir"]).arg(&room.target);
     ensure!(build.current_dir(room.rtl.join("cosim")).status()?.success(), "it was not built");
-    let mut run = Command::new(room.target.join("release/swath-cosim"));
-    run.args([room.accesses, room.seed].map(|number| number.to_string()));
+    Ok(Command::new(room.target.join("release/swath-cosim")))
+}
+
+fn cosim(room: &Room) -> Result<()> {
+    let mut run = cosimulator(room)?;
+    run.arg("units").args([room.accesses, room.seed].map(|number| number.to_string()));
     ensure!(run.status()?.success(), "hardware and model differ");
+    Ok(())
+}
+
+/// Builds the program of the system; returns its file.
+fn program(room: &Room) -> Result<PathBuf> {
+    let toolchain = Toolchain::from_source(CORE).map_err(anyhow::Error::msg)?;
+    let folder = room.rtl.join("system/program");
+    let mut build = toolchain.cargo_with("build", &folder, CORE_FEATURES);
+    build.args(["--release", "--quiet", "--target-dir"]).arg(room.target.join("program"));
+    ensure!(build.status()?.success(), "the system's program was not built");
+    Ok(room.target.join("program").join(CORE).join("release/swath-system"))
+}
+
+/// Runs the core beside its interpreter and the paper's trace on the system, and returns the rows of its table.
+fn run_system(room: &Room, actions: u64, seed: u64) -> Result<String> {
+    let program = program(room)?;
+    let mut run = cosimulator(room)?;
+    run.arg("system").arg(program).args([actions, seed].map(|number| number.to_string()));
+    let output = run.stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "the system's run failed");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn system(room: &Room) -> Result<()> {
+    let table = run_system(room, room.actions, room.seed)?;
+    let rows = table.lines().skip(1).map(|row| row.split(',').collect::<Vec<_>>());
+    let rows: Vec<_> = rows.filter(|row| row.len() == 13).collect();
+    for (name, kind) in [("access", "access"), ("allocation", "allocation"), ("release", "release")]
+    {
+        let most = |system: &str| {
+            let of = rows.iter().filter(|row| row[0] == system && row[6] == kind);
+            of.filter_map(|row| row[12].parse::<u64>().ok()).max().unwrap_or(0)
+        };
+        let (regions, conventional) = (most("regions"), most("conventional"));
+        println!(
+            "  longest {name}: {regions} cycles over regions, {conventional} over a page table"
+        );
+        ensure!(regions > 0 && conventional > 0, "no {name} was measured");
+        ensure!(
+            kind != "access" || regions == conventional,
+            "an access takes longer through the RTMMU"
+        );
+    }
+    Ok(())
+}
+
+/// Writes the table of the system's times anew.
+fn times(room: &Room) -> Result<()> {
+    let mut table = String::new();
+    for seed in TIMES_SEEDS {
+        let rows = run_system(room, TIMES_ACTIONS, seed)?;
+        // One head.
+        table.extend(rows.split_inclusive('\n').skip(usize::from(!table.is_empty())));
+    }
+    std::fs::write(room.rtl.join(TIMES_TABLE), table)?;
     Ok(())
 }
 
@@ -260,7 +342,7 @@ fn cosim(room: &Room) -> Result<()> {
 fn cost(room: &Room) -> Result<()> {
     let tops: Vec<(&str, &[&str])> = TOPS
         .iter()
-        .filter(|top| !top.name.starts_with("range"))
+        .filter(|top| !["core", "range_tlb"].contains(&top.name))
         .map(|top| (top.name, top.files))
         .collect();
     rtl_cost::table(&room.rtl, &room.target, &tops)

@@ -14,7 +14,8 @@ pub use error::{NewRegionsError, RegionError, RegionFault};
 pub use frames::{FramePool, FramePoolError, Quota, QuotaError};
 pub use header::Rights;
 pub use heap::{
-    NewRegionHeapError, RegionHeap, RegionHeapFault, RegionHeapStatistics, TAG_PAGES_MAX,
+    HeapRegions, NewRegionHeapError, RegionHeap, RegionHeapFault, RegionHeapStatistics,
+    TAG_PAGES_MAX,
 };
 pub use space::{Region, RegionSpace, SparseRegionSpace, UnmappedRegion};
 pub use tree::{

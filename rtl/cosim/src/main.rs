@@ -1,15 +1,22 @@
 #![doc = include_str!("../README.md")]
 
 mod campaign;
+mod core;
+mod machine;
 mod port;
+mod program;
+mod table;
 mod tables;
 mod tlb;
 mod unit;
+mod workload;
 
 use swath_hw::RtLatency;
 
 use crate::campaign::{Pace, Tally};
+use crate::machine::Memories;
 use crate::unit::Scheme;
+use crate::workload::Workload;
 
 /// The sets of latencies: the paper's, all memories at one speed, and slow ones of which none is a
 /// multiple of another.
@@ -32,8 +39,8 @@ fn processor_seconds() -> f64 {
     nanoseconds.map_or(f64::NAN, |nanoseconds| nanoseconds as f64 / 1e9)
 }
 
-fn main() {
-    let mut arguments = std::env::args().skip(1);
+/// Runs the units and the TLBs beside their models.
+fn units(mut arguments: impl Iterator<Item = String>) {
     let accesses = number(arguments.next(), 100_000, "accesses of each run");
     let seed = number(arguments.next(), 1, "seed");
     for scheme in [Scheme::Arrays, Scheme::Nodes, Scheme::PageTable] {
@@ -64,5 +71,70 @@ fn main() {
         );
         assert!(hits > accesses / 50 && fills > accesses / 50, "too few");
         assert!(form == tlb::Form::Page || overlaps > accesses / 1000, "no entries met");
+    }
+}
+
+/// The latencies of the system's memories, where they are not said: DDR2 behind a controller, seen from a core of some
+/// 60 MHz. The chips have half of the module's, as in the paper.
+const SYSTEM: RtLatency = RtLatency { fast: 4, table: 8, data: 8, tlb: 1 };
+
+/// The largest allocation of the synthetic trace, as in the studies `rt-*`.
+const SIZE_BYTES_MAX: u32 = 4 << 20;
+
+/// No run takes so long.
+const CYCLES_MAX: u64 = 1 << 40;
+
+/// Runs the core beside its interpreter, then a program on the system, over regions and over a page table; prints a
+/// table of what they found.
+fn system(mut arguments: impl Iterator<Item = String>) {
+    let file = arguments.next().unwrap_or_else(|| {
+        eprintln!("no program");
+        std::process::exit(2)
+    });
+    let program = program::read(&file).unwrap_or_else(|error| {
+        eprintln!("{file}: {error}");
+        std::process::exit(2)
+    });
+    let actions = number(arguments.next(), 20_000, "actions");
+    let seed = number(arguments.next(), 1, "seed");
+    let began = processor_seconds();
+    let (steps, said) = core::run(10, 20_000, seed);
+    let seconds = processor_seconds() - began;
+    eprintln!(
+        "core: {steps} instructions of 10 programs, {said} words, no difference, {seconds:.1} s"
+    );
+    println!("{}", table::COLUMNS);
+    for conventional in [false, true] {
+        let name = if conventional { "conventional" } else { "regions" };
+        let began = processor_seconds();
+        let memories = Memories::new();
+        let mut workload = Workload::new(conventional, SYSTEM, actions, SIZE_BYTES_MAX, seed);
+        let cycles =
+            machine::run(conventional, SYSTEM, &program, &memories, &mut workload, CYCLES_MAX);
+        let found = workload.found;
+        assert!(found.ended_well, "{name}: the program ended by itself");
+        let seconds = processor_seconds() - began;
+        let cycles = cycles.unwrap_or(0);
+        eprintln!(
+            "{name}: {actions} actions, {} bytes of accesses looked up in memory, {cycles} cycles, {:.1} million a \
+             second of the processor",
+            found.looked_up,
+            cycles as f64 / seconds / 1e6
+        );
+        table::print(name, seed, actions, SYSTEM, &found);
+    }
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("units") => units(arguments),
+        Some("system") => system(arguments),
+        _ => {
+            eprintln!(
+                "swath-cosim units [ACCESSES [SEED]], or swath-cosim system PROGRAM [ACTIONS [SEED]]"
+            );
+            std::process::exit(2)
+        }
     }
 }

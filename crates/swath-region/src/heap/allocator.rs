@@ -11,64 +11,17 @@ use swath_heap::{
     SourceError, Tlsf, Trusting,
 };
 
-use crate::error::{RegionError, RegionFault};
+use crate::error::RegionError;
 use crate::frames::FramePool;
 use crate::header::Rights;
-use crate::heap::source::{PAGE_BYTES, RegionHeapStatistics, RegionSource};
+use crate::heap::error::{NewRegionHeapError, RegionHeapFault};
+use crate::heap::regions::{HeapRegions, RegionHeapStatistics};
+use crate::heap::source::{PAGE_BYTES, RegionSource};
 use crate::space::dense::RegionSpace;
 use crate::tree::partition::RegionTree;
 
 /// Bytes of a tag and the links behind it.
 const TAG_BYTES: u64 = 2 * GRANULE_BYTES as u64;
-
-/// Reasons why a heap of regions is not made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NewRegionHeapError {
-    /// The pool has no pages, or more than the space.
-    #[error("a pool of {pages} pages in a space of {space_pages}")]
-    Pages {
-        /// Pages of the pool.
-        pages: u64,
-        /// Pages of the space.
-        space_pages: u64,
-    },
-    /// Fewer words than pages of the pool.
-    #[error("{given} words for a pool of {needed} pages")]
-    Words {
-        /// Words needed.
-        needed: u64,
-        /// Words given.
-        given: usize,
-    },
-    /// The heap refuses the pool: it does not consist of whole pages, or the space has no
-    /// frames for the first tags.
-    #[error(transparent)]
-    Pool(#[from] swath_heap::HeapPoolError),
-    /// The space refuses the first tags.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-}
-
-/// A breach of an invariant, found by [`RegionHeap::check`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RegionHeapFault {
-    /// The heap's own check failed.
-    #[error(transparent)]
-    Heap(#[from] swath_heap::HeapFault),
-    /// The space's own check failed.
-    #[error(transparent)]
-    Region(#[from] RegionFault),
-    /// A region counts no committed pages, or more than it has.
-    #[error("{left} of {count} pages of the region at {start} are left")]
-    Left {
-        /// The region's start.
-        start: Vpn,
-        /// Its committed pages, as counted.
-        left: u32,
-        /// Its pages.
-        count: u64,
-    },
-}
 
 /// A heap of bytes whose pages are real-time regions (Böhnert and Scholl, section V).
 ///
@@ -108,36 +61,21 @@ where
         memory: &'p mut [MaybeUninit<u8>],
         words: &'p mut [u32],
     ) -> Result<Self, NewRegionHeapError> {
-        let (pages, space_pages) = ((memory.len() / PAGE_BYTES) as u64, space.pages());
-        if pages == 0 || pages > space_pages {
-            return Err(NewRegionHeapError::Pages { pages, space_pages });
-        }
-        if (words.len() as u64) < pages {
-            return Err(NewRegionHeapError::Words { needed: pages, given: words.len() });
-        }
+        let pages = (memory.len() / PAGE_BYTES) as u64;
+        let regions = HeapRegions::new(space, pool, pages, words)?;
         let len_bytes = memory.len();
         let start = NonNull::from(memory).cast::<u8>();
-        let nothing = PageRange::new(Vpn::new(0), 0);
-        let source = RegionSource {
-            space,
-            pool,
-            base: start.addr().get(),
-            pages,
-            left: words,
-            fresh: nothing,
-            released: nothing,
-            statistics: RegionHeapStatistics::default(),
-        };
+        let source = RegionSource { regions, base: start.addr().get() };
         let mut heap = Tlsf::over(source, 0);
         // SAFETY: the slice is borrowed exclusively for `'p`, which the heap does not
         // outlive, and is not used here any more.
         unsafe { heap.add_pool_at(start, len_bytes)? };
         // The heap has written to the first page and to the last.
         // SAFETY: as for `source_mut` below.
-        let source = unsafe { heap.source_mut() };
-        source.tag(Vpn::new(0))?;
+        let regions = unsafe { &mut heap.source_mut().regions };
+        regions.tag(Vpn::new(0))?;
         if pages > 1 {
-            source.tag(Vpn::new(pages - 1))?;
+            regions.tag(Vpn::new(pages - 1))?;
         }
         Ok(Self { heap })
     }
@@ -158,10 +96,10 @@ where
     /// [`AllocateBytesError`]; no bytes are allocated.
     #[inline]
     pub fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocateBytesError> {
-        self.source_mut().fresh.count = 0;
+        self.source_mut().regions.forget_fresh();
         let at = self.heap.allocate(layout)?;
         // Of a used block at its end nothing is fresh. The commit saw to the frames.
-        if self.heap.source().fresh.count > 0
+        if self.heap.source().regions.has_fresh()
             && let Err(error) = self.tags(at)
         {
             // Memory did not answer.
@@ -184,8 +122,9 @@ where
         let from = (address - source.base - GRANULE_BYTES) as u64;
         let to = from + len_bytes as u64;
         source
+            .regions
             .tags(to, to + TAG_BYTES)
-            .and_then(|()| source.tags(from, from + TAG_BYTES))
+            .and_then(|()| source.regions.tags(from, from + TAG_BYTES))
             .map_err(|_| AllocateBytesError::Source(SourceError { address, len_bytes }))
     }
 
@@ -200,7 +139,7 @@ where
     /// `at` came from this heap, was not freed since, and nobody uses it after.
     #[inline]
     pub unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeBytesError> {
-        self.source_mut().released.count = 0;
+        self.source_mut().regions.forget_released();
         // All that the heap writes to now has been written to before.
         // SAFETY: the contract of this function.
         unsafe { self.heap.free(at) }
@@ -230,7 +169,7 @@ where
     pub fn page_of(&self, address: usize) -> Option<Vpn> {
         let source = self.heap.source();
         let page = (address.checked_sub(source.base)? / PAGE_BYTES) as u64;
-        (page < source.pages).then(|| Vpn::new(page))
+        (page < source.regions.pages()).then(|| Vpn::new(page))
     }
 
     /// Gives a page a frame (mapPage), as the handler of a page fault does at a user's
@@ -240,25 +179,23 @@ where
     /// [`RegionError`]; nothing has changed.
     #[inline]
     pub fn fault(&mut self, page: Vpn, access: Rights) -> Result<Pfn, RegionError> {
-        let source = self.source_mut();
-        source.statistics.faults += 1;
-        source.space.map_page(page, access)
+        self.source_mut().regions.fault(page, access)
     }
 
     /// Returns the pages that the last [`free`](Self::free) released, which a TLB must
     /// invalidate before the next allocation.
     pub fn released(&self) -> PageRange {
-        self.heap.source().released
+        self.heap.source().regions.released()
     }
 
     /// Returns the counts of operations on regions so far.
     pub fn statistics(&self) -> RegionHeapStatistics {
-        self.heap.source().statistics
+        self.heap.source().regions.statistics()
     }
 
     /// Returns the space, with its pages and frames.
     pub fn space(&self) -> &RegionSpace<'p, M, T, H> {
-        &self.heap.source().space
+        self.heap.source().regions.space()
     }
 
     /// Visits every block of the pool in rising order. O(blocks).
@@ -275,16 +212,16 @@ where
     /// The first [`RegionHeapFault`] found.
     pub fn check(&self) -> Result<(), RegionHeapFault> {
         self.heap.check()?;
-        let source = self.heap.source();
-        source.space.check()?;
-        let mut at = source.space.region_from(Vpn::new(0));
+        let regions = &self.heap.source().regions;
+        regions.space.check()?;
+        let mut at = regions.space.region_from(Vpn::new(0));
         while let Some(region) = at {
             let PageRange { start, count } = region.pages;
-            let left = source.left.get(start.raw() as usize).copied().unwrap_or(0);
+            let left = regions.left.get(start.raw() as usize).copied().unwrap_or(0);
             if !(1..=count).contains(&left.into()) {
                 return Err(RegionHeapFault::Left { start, left, count });
             }
-            at = source.space.region_from(start + count);
+            at = regions.space.region_from(start + count);
         }
         Ok(())
     }
@@ -297,6 +234,6 @@ where
     /// then.
     #[allow(clippy::type_complexity, reason = "the result of the space's own `close`")]
     pub fn close(self) -> Result<(T, H), (RegionSpace<'p, M, T, H>, RegionError)> {
-        self.heap.into_source().space.close()
+        self.heap.into_source().regions.space.close()
     }
 }

@@ -9,10 +9,14 @@
 //!
 //! The heap writes its tags through the slice that it is made over, and then gives their
 //! pages their frames in the space. That slice has to be memory that is there without the
-//! space's tables, as a kernel's own window to the pool.
+//! space's tables, as a kernel's own window to the pool. A kernel without one lets its heap write to the
+//! pages themselves, and hands its faults to [`HeapRegions::tag`]: `rtl/system/program` does so.
 
 mod allocator;
+mod error;
+mod regions;
 mod source;
 
-pub use allocator::{NewRegionHeapError, RegionHeap, RegionHeapFault};
-pub use source::{RegionHeapStatistics, TAG_PAGES_MAX};
+pub use allocator::RegionHeap;
+pub use error::{NewRegionHeapError, RegionHeapFault};
+pub use regions::{HeapRegions, RegionHeapStatistics, TAG_PAGES_MAX};
