@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(feature = "c", allow(dead_code, unused_macros, reason = "the scenario in Rust needs it"))]
 #![no_std]
 #![no_main]
 
@@ -6,12 +7,21 @@
 mod check;
 #[macro_use]
 mod console;
+#[cfg(feature = "c")]
+mod c;
 mod machine;
 mod memory;
+#[cfg(not(feature = "c"))]
 mod model;
+#[cfg(not(feature = "c"))]
 mod random;
+#[cfg(not(feature = "c"))]
 mod scenario;
+#[cfg(not(feature = "c"))]
 mod vm;
+
+#[cfg(feature = "c")]
+use c as scenario;
 
 use core::panic::PanicInfo;
 

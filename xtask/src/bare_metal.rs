@@ -225,12 +225,11 @@ pub(crate) fn targets() -> impl Iterator<Item = &'static str> {
     LIBRARIES.iter().map(|library| library.target)
 }
 
-/// Builds and disassembles a library; returns the file and the number of its instructions.
-fn examine(
-    metadata: &Metadata,
-    library: &Library,
-    toolchain: &Toolchain,
-) -> Result<(PathBuf, usize)> {
+/// Builds `libswath.a` for a kernel; returns the file.
+///
+/// # Errors
+/// If it does not build.
+pub(crate) fn build_library(metadata: &Metadata, toolchain: &Toolchain) -> Result<PathBuf> {
     let room = metadata.target_directory.join("freestanding").into_std_path_buf();
     let profile = ["-p", "swath-ffi", "--profile", "freestanding", "--no-default-features"];
     let status = toolchain
@@ -240,7 +239,16 @@ fn examine(
         .arg(&room)
         .status()?;
     ensure!(status.success(), "it does not build");
-    let file = room.join(library.target).join("freestanding/libswath.a");
+    Ok(room.join(toolchain.target).join("freestanding/libswath.a"))
+}
+
+/// Builds and disassembles a library; returns the file and the number of its instructions.
+fn examine(
+    metadata: &Metadata,
+    library: &Library,
+    toolchain: &Toolchain,
+) -> Result<(PathBuf, usize)> {
+    let file = build_library(metadata, toolchain)?;
     let output =
         Command::new(library.objdump).args(["-d", "--no-show-raw-insn"]).arg(&file).output();
     let output = output.with_context(|| library.objdump.to_owned())?;

@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
 
-use crate::bare_metal::Toolchain;
+use crate::bare_metal::{Toolchain, build_library};
 use crate::emulator::follow;
 
 /// An emulated machine.
@@ -17,6 +17,8 @@ struct Machine {
     /// The distribution's package that has it.
     package: &'static str,
     args: &'static [&'static str],
+    /// What `clang` makes of C for it.
+    c: &'static [&'static str],
 }
 
 const MACHINES: &[Machine] = &[
@@ -26,6 +28,7 @@ const MACHINES: &[Machine] = &[
         emulator: "qemu-system-x86_64",
         package: "qemu-system-x86",
         args: &["-M", "q35", "-device", "isa-debug-exit,iobase=0xf4,iosize=4"],
+        c: &["--target=x86_64-none-elf", "-mno-red-zone", "-mgeneral-regs-only"],
     },
     Machine {
         name: "aarch64",
@@ -33,6 +36,7 @@ const MACHINES: &[Machine] = &[
         emulator: "qemu-system-aarch64",
         package: "qemu-system-arm",
         args: &["-M", "virt", "-cpu", "cortex-a57", "-semihosting"],
+        c: &["--target=aarch64-none-elf", "-mgeneral-regs-only", "-mstrict-align"],
     },
     Machine {
         name: "armv7",
@@ -40,6 +44,7 @@ const MACHINES: &[Machine] = &[
         emulator: "qemu-system-arm",
         package: "qemu-system-arm",
         args: &["-M", "virt,highmem=off", "-cpu", "cortex-a15", "-semihosting"],
+        c: &["--target=armv7a-none-eabi", "-mfloat-abi=soft", "-mno-unaligned-access"],
     },
     Machine {
         name: "riscv64",
@@ -47,6 +52,7 @@ const MACHINES: &[Machine] = &[
         emulator: "qemu-system-riscv64",
         package: "qemu-system-misc",
         args: &["-M", "virt", "-cpu", "rv64,svnapot=on,svpbmt=on", "-bios", "none"],
+        c: &["--target=riscv64-none-elf", "-march=rv64gc", "-mabi=lp64d", "-mcmodel=medany"],
     },
 ];
 
@@ -64,33 +70,56 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     MACHINES.iter().map(|machine| machine.name)
 }
 
-/// Boots the kernel on the machines named, or on all; the last line says how many passed, failed
-/// and were not run.
+/// The language of the scenario that the kernel runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Rust,
+    /// Over the C interface.
+    C,
+}
+
+/// What compiles C for each machine.
+const CLANG: &str = "clang";
+
+/// Boots the kernel on the machines named, or on all, with the scenario in Rust and with that in C; the last line says
+/// how many passed, failed and were not run.
 ///
 /// # Errors
 /// A kernel that failed, or none that could be run.
 pub(crate) fn boot(metadata: &Metadata, named: &[String]) -> Result<()> {
     let wanted = |machine: &&Machine| named.is_empty() || named.iter().any(|n| n == machine.name);
     let (mut passed, mut failed, mut left) = (0, 0, 0);
+    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
     for machine in MACHINES.iter().filter(wanted) {
-        let name = machine.name;
-        let installed = Command::new(machine.emulator).arg("--version").output().is_ok();
-        let lack = (!installed).then(|| format!("needs the package {}", machine.package));
-        match lack.map_or_else(|| Toolchain::find(machine.target), Err) {
-            Err(lack) => {
-                left += 1;
-                println!("{name}: not run, {lack}");
+        for language in [Language::Rust, Language::C] {
+            let name = match language {
+                Language::Rust => machine.name.to_owned(),
+                Language::C => format!("{}, in C", machine.name),
+            };
+            let lack = if !is_there(machine.emulator) {
+                Err(machine.package)
+            } else if language == Language::C && !is_there(CLANG) {
+                Err(CLANG)
+            } else {
+                Ok(())
+            };
+            let lack = lack.map_err(|package| format!("needs the package {package}"));
+            match lack.and_then(|()| Toolchain::find(machine.target)) {
+                Err(lack) => {
+                    left += 1;
+                    println!("{name}: not run, {lack}");
+                }
+                Ok(toolchain) => match run(metadata, machine, &toolchain, language) {
+                    Ok(took) => {
+                        passed += 1;
+                        println!("{name}: passed in {:.1} s", took.as_secs_f64());
+                    }
+                    Err(error) => {
+                        failed += 1;
+                        println!("{name}: failed, {error:#}");
+                    }
+                },
             }
-            Ok(toolchain) => match run(metadata, machine, &toolchain) {
-                Ok(took) => {
-                    passed += 1;
-                    println!("{name}: passed in {:.1} s", took.as_secs_f64());
-                }
-                Err(error) => {
-                    failed += 1;
-                    println!("{name}: failed, {error:#}");
-                }
-            },
         }
     }
     println!("{passed} passed, {failed} failed, {left} not run");
@@ -99,14 +128,47 @@ pub(crate) fn boot(metadata: &Metadata, named: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Compiles the scenario in C, and builds what it is linked with; returns the words for the linker.
+fn c_scenario(
+    metadata: &Metadata,
+    machine: &Machine,
+    toolchain: &Toolchain,
+) -> Result<Vec<String>> {
+    let library = build_library(metadata, toolchain)?;
+    let root = metadata.workspace_root.as_std_path();
+    let object = metadata.target_directory.join(format!("kernel/{}.o", machine.name));
+    std::fs::create_dir_all(object.parent().context("a file in a folder")?)?;
+    let flags =
+        ["-std=c11", "-O2", "-ffreestanding", "-fno-pic", "-Wall", "-Wextra", "-Werror", "-c"];
+    let mut clang = Command::new(CLANG);
+    clang.args(machine.c).args(flags).arg("-I").arg(root.join("crates/swath-ffi/include"));
+    let status = clang.arg(root.join("kernel/c/scenario.c")).arg("-o").arg(&object).status()?;
+    ensure!(status.success(), "the scenario in C does not compile");
+    // The kernel's own panic handler and memory functions come first: the library has them, too.
+    let words = [object.as_str(), &library.display().to_string(), "--allow-multiple-definition"];
+    Ok(words.map(|word| format!("-Clink-arg={word}")).into())
+}
+
 /// Builds the kernel and runs it, showing what it says; returns how long it ran.
-fn run(metadata: &Metadata, machine: &Machine, toolchain: &Toolchain) -> Result<Duration> {
-    let room = metadata.target_directory.join("kernel").into_std_path_buf();
+fn run(
+    metadata: &Metadata,
+    machine: &Machine,
+    toolchain: &Toolchain,
+    language: Language,
+) -> Result<Duration> {
     let directory = metadata.workspace_root.join("kernel").into_std_path_buf();
+    let room = metadata.target_directory.join("kernel").into_std_path_buf();
+    // What is linked with the kernel is no flag for its parts: they are the same in both.
+    let (features, linked) = match language {
+        Language::Rust => ("", Vec::new()),
+        Language::C => ("c", c_scenario(metadata, machine, toolchain)?),
+    };
     let status = toolchain
-        .cargo("build", &directory)
-        .args(["--release", "--quiet", "--target-dir"])
+        .cargo("rustc", &directory)
+        .args(["--release", "--quiet", "--features", features, "--target-dir"])
         .arg(&room)
+        .arg("--")
+        .args(linked)
         .status()?;
     ensure!(status.success(), "it does not build");
     let kernel = room.join(machine.target).join("release/swath-kernel");

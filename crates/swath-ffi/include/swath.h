@@ -126,6 +126,27 @@ typedef enum {
   CMT_PAGES_DMA_HEAP,
 } cmt_pages;
 
+// Access of a processor to a page.
+enum swath_access
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Nothing yet: the page is mapped in advance.
+  SWATH_ACCESS_NONE = 0,
+  // It reads or executes.
+  SWATH_ACCESS_READ = 1,
+  // It writes.
+  SWATH_ACCESS_WRITE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_access swath_access;
+#else
+typedef uint32_t swath_access;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Chips of a memory.
 enum swath_dram_part
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -190,6 +211,25 @@ enum swath_fit
 typedef enum swath_fit swath_fit;
 #else
 typedef uint32_t swath_fit;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Place in which a pmap keeps whether a page was accessed and written.
+enum swath_flags_place
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // In the tables.
+  SWATH_FLAGS_IN_TABLE = 0,
+  // In the entries of the reverse map, which take half as much again.
+  SWATH_FLAGS_IN_REVERSE_MAP = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_flags_place swath_flags_place;
+#else
+typedef uint32_t swath_flags_place;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -1639,7 +1679,8 @@ swath_result swath_pmap_each_mapping(const swath_pmap *pmap,
 // `pmap` is null or an object of this library.
 uint32_t swath_pmap_free_entries(const swath_pmap *pmap);
 
-// Walks every invariant of the pmap and of the spaces of the numbers below `spaces`, which are all that have mappings.
+// Walks every invariant of the pmap and of the spaces of the numbers below `spaces`, which are all that have mappings,
+// and have none of another's; with 0 that of the reverse map alone.
 //
 // Errors: `SWATH_CORRUPT` with the page, frame or space that is wrong; `SWATH_ARGUMENT` with a space that is none;
 // `SWATH_NULL`, `SWATH_WRONG_OBJECT`.

@@ -577,7 +577,8 @@ pub unsafe extern "C" fn swath_pmap_free_entries(pmap: *const swath_pmap) -> u32
     unsafe { swath_pmap::look(pmap) }.map_or(0, |mappings| mappings.pmap.reverse().free_entries())
 }
 
-/// Walks every invariant of the pmap and of the spaces of the numbers below `spaces`, which are all that have mappings.
+/// Walks every invariant of the pmap and of the spaces of the numbers below `spaces`, which are all that have mappings,
+/// and have none of another's; with 0 that of the reverse map alone.
 ///
 /// Errors: `SWATH_CORRUPT` with the page, frame or space that is wrong; `SWATH_ARGUMENT` with a space that is none;
 /// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
@@ -589,6 +590,9 @@ pub unsafe extern "C" fn swath_pmap_check(pmap: *mut swath_pmap, spaces: u32) ->
     let check = || -> Outcome<()> {
         // SAFETY: as the caller says.
         let (pmap, mut reach) = unsafe { open(pmap) }?;
+        if spaces == 0 {
+            return Ok(pmap.reverse().check().map_err(PmapFault::Reverse)?);
+        }
         Ok(pmap.check(&mut reach, (0..spaces).map(SpaceId))?)
     };
     swath_result::of(check())

@@ -325,6 +325,7 @@ fn beside(format: Format, status: Status, seed: u64) {
         if step % 300 == 299 {
             // SAFETY: objects of the library.
             unsafe {
+                assert_eq!(swath_pmap_check(c, 0).status, SWATH_OK, "{place}");
                 assert_eq!(swath_pmap_check(c, 2).status, SWATH_OK, "{place}");
                 assert_eq!(swath_space_check(world.spaces[0].get()).status, SWATH_OK, "{place}");
                 let beyond = swath_result { status: SWATH_ARGUMENT, at: 2 };

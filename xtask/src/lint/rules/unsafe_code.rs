@@ -113,6 +113,7 @@ const MODULES: &[&str] = &[
     "kernel/src/machine/image.rs",
     "kernel/src/machine/riscv64.rs",
     "kernel/src/machine/x86_64.rs",
+    "kernel/src/c.rs",
     "kernel/src/memory.rs",
     "kernel/src/scenario.rs",
     "kernel/src/vm.rs",
