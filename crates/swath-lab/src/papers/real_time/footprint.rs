@@ -25,7 +25,7 @@ const REGIONS_ALONE: &str = "Fig. 7a, own scale";
 const SWEEP: &str = "Bound of the sizes";
 
 /// The most pages mapped (Table I): with the RTMMU and with the conventional MMU.
-const PAPER_PAGES: [f64; 2] = [2_971.0, 180_132.0];
+pub(crate) const PAPER_PAGES: [f64; 2] = [2_971.0, 180_132.0];
 
 /// Pages mapped over time.
 pub struct Footprint;

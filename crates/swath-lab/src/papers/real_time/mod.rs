@@ -6,9 +6,10 @@
 //! section V-A; [`system`] puts both behind one interface and counts the words they touch.
 //! [`workload`] is the synthetic workload of section V-A and [`program`] recorded ones, [`run`] one
 //! run of either. [`runtimes`] is Fig. 5 and 6 by [`words`] and [`instructions`], [`footprint`]
-//! Fig. 7, [`programs`] Table I; [`real`] measures releases on the machine that runs the study.
+//! Fig. 7, [`programs`] Table I, [`hardware`] all of it in cycles of hardware; [`real`] measures releases on the machine that runs the study.
 
 pub mod footprint;
+pub mod hardware;
 pub mod heap;
 pub(crate) mod instructions;
 pub mod paper;

@@ -2,6 +2,7 @@
 
 use crate::entry;
 use crate::papers::real_time::footprint;
+use crate::papers::real_time::hardware;
 use crate::papers::real_time::programs;
 use crate::papers::real_time::runtimes;
 use crate::study::citation::Citation;
@@ -21,5 +22,6 @@ pub const PAPER: Paper = Paper {
         entry!(runtimes::Runtimes, "runtimes.toml"),
         entry!(footprint::Footprint, "footprint.toml"),
         entry!(programs::Programs, "programs.toml"),
+        entry!(hardware::InHardware, "hardware.toml"),
     ],
 };
