@@ -63,6 +63,20 @@ const DESIGNS: &[Design] = &[
         shim: "tlb.cpp",
     },
     Design {
+        name: "walking_any",
+        room: "tlb",
+        top: "walking_tlb",
+        parameters: &["-GLEAF_BITS=36"],
+        shim: "walking_tlb.cpp",
+    },
+    Design {
+        name: "walking_leaf",
+        room: "tlb",
+        top: "walking_tlb",
+        parameters: &["-GLEAF_BITS=9"],
+        shim: "walking_tlb.cpp",
+    },
+    Design {
         name: "system_regions",
         room: "system",
         top: "system",

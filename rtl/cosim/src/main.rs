@@ -9,6 +9,7 @@ mod table;
 mod tables;
 mod tlb;
 mod unit;
+mod walking;
 mod workload;
 
 use swath_hw::RtLatency;
@@ -16,6 +17,7 @@ use swath_hw::RtLatency;
 use crate::campaign::{Pace, Tally};
 use crate::machine::Memories;
 use crate::unit::Scheme;
+use crate::walking::Runs;
 use crate::workload::Workload;
 
 /// The sets of latencies: the paper's, all memories at one speed, and slow ones of which none is a
@@ -71,6 +73,28 @@ fn units(mut arguments: impl Iterator<Item = String>) {
         );
         assert!(hits > accesses / 50 && fills > accesses / 50, "too few");
         assert!(form == tlb::Form::Page || overlaps > accesses / 1000, "no entries met");
+    }
+    walking(3 * accesses, seed);
+}
+
+/// Runs the TLBs with their walker, as long as the others.
+fn walking(accesses: u64, seed: u64) {
+    for runs in [Runs::Anywhere, Runs::WithinATable] {
+        for (latency, stalls) in [(1, false), (8, false), (3, true)] {
+            let began = processor_seconds();
+            let walking::Tally { hits, filled, faults, cycles } =
+                walking::run(runs, latency, stalls, accesses, seed);
+            let seconds = processor_seconds() - began;
+            println!(
+                "TLB and walker, runs {runs:?}, {latency} cycles{}: {accesses} accesses, {hits} hits, {filled} filled, \
+                 {faults:?} not mapped, reserved, without memory, {cycles} cycles, {:.1} million a second of the \
+                 processor, no difference",
+                if stalls { " and more" } else { "" },
+                cycles as f64 / seconds / 1e6,
+            );
+            let few = [hits, filled, faults[0], faults[1], faults[2]].into_iter().min();
+            assert!(few > Some(accesses / 1000), "too few of a kind");
+        }
     }
 }
 

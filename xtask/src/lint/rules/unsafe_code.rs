@@ -120,6 +120,7 @@ const MODULES: &[&str] = &[
     "rtl/cosim/src/machine.rs",
     "rtl/cosim/src/tlb.rs",
     "rtl/cosim/src/unit.rs",
+    "rtl/cosim/src/walking.rs",
     "rtl/system/program/src/global.rs",
     "rtl/system/program/src/machine.rs",
     "rtl/system/program/src/main.rs",
