@@ -139,7 +139,7 @@ const CONTENDERS: &[Contender] = &[
         free: swath_heap_free_tlsf,
         new: new!(TlsfTrusting),
         pool_bytes: 36 << 20,
-        bounds: Some([78, 110, 58, 116]),
+        bounds: Some([62, 100, 45, 105]),
     },
     Contender {
         name: "headers",
@@ -163,7 +163,7 @@ const CONTENDERS: &[Contender] = &[
         free: swath_heap_free_half,
         new: new!(HalfFitTrusting),
         pool_bytes: 56 << 20,
-        bounds: Some([78, 110, 58, 116]),
+        bounds: Some([48, 65, 32, 64]),
     },
 ];
 

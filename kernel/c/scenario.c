@@ -34,6 +34,7 @@ enum {
 static struct {
     const struct machine *machine;
     size_t used_bytes;
+    swath_memory memory;
     swath_map *map;
     swath_frames *frames;
     swath_reservations *reservations;
@@ -68,24 +69,6 @@ static void *cut(size_t bytes) {
     return at;
 }
 
-/* Memory at its own address. */
-static int is_memory(uint64_t addr) { return (addr >> 12) - k.machine->span.start < k.machine->span.count; }
-
-static int32_t read_memory(void *context, uint64_t addr, uint32_t bytes, uint64_t *value) {
-    (void)context;
-    if (!is_memory(addr)) return 1;
-    *value = bytes == 8 ? *(volatile uint64_t *)(uintptr_t)addr : *(volatile uint32_t *)(uintptr_t)addr;
-    return 0;
-}
-
-static int32_t write_memory(void *context, uint64_t addr, uint32_t bytes, uint64_t value) {
-    (void)context;
-    if (!is_memory(addr)) return 1;
-    if (bytes == 8) *(volatile uint64_t *)(uintptr_t)addr = value;
-    else *(volatile uint32_t *)(uintptr_t)addr = (uint32_t)value;
-    return 0;
-}
-
 static volatile size_t *word_of(uint64_t index, size_t offset) {
     return (volatile size_t *)(uintptr_t)((resident[index] << 12) + offset);
 }
@@ -116,7 +99,11 @@ static void start(void) {
         .granularity = m->format == SWATH_FORMAT_ARMV7 ? 4 : 9,
         .top_order = m->format == SWATH_FORMAT_ARMV7 ? 8 : 18,
     };
-    swath_bus bus = {.read = read_memory, .write = write_memory};
+    /* All memory lies at its own address. */
+    k.memory.first_frame = m->span.start;
+    k.memory.bytes = (void *)(uintptr_t)(m->span.start << 12);
+    k.memory.len_bytes = (size_t)(m->span.count << 12);
+    swath_bus bus = swath_bus_direct(&k.memory);
     swath_spaces spaces = {.reach = reach, .flush = flush};
     size_t bytes = swath_map_storage_bytes(m->range_count);
     DO(swath_map_create(m->ranges, m->range_count, cut(bytes), bytes, &k.map), bytes);

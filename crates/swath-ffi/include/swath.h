@@ -2021,6 +2021,13 @@ swath_result swath_segments_each_free(const swath_segments *segments,
                                       void (*visit)(swath_segment run, void *context),
                                       void *context);
 
+// Returns a bus to memory that the processor reaches directly (a *direct map*).
+//
+// # Safety
+// `memory` is null or stays where it is, and its bytes can be read and written, as long as the bus is used; of them only
+// the library changes what it was given.
+swath_bus swath_bus_direct(const swath_memory *memory);
+
 // Bytes of storage for an address space.
 size_t swath_space_storage_bytes(void);
 

@@ -4,8 +4,8 @@ use core::cell::RefCell;
 use core::ffi::c_void;
 
 use swath_arch::{
-    Attributes, BusError, Coalescing, ContiguityField, Extent, Format, MemoryKind, PageRange, Pfn,
-    PhysAddr, PhysMemory, Regime, Vpn,
+    Attributes, BASE_PAGE_BYTES, BusError, Coalescing, ContiguityField, Extent, Format, MemoryKind,
+    PageRange, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
 };
 use swath_frame::FrameAllocateError;
 use swath_vm::{
@@ -15,6 +15,7 @@ use swath_vm::{
 
 use crate::frames::{Frames, order, swath_frames};
 use crate::object::{Opaque, put};
+use crate::regions::swath_memory;
 use crate::result::swath_status::*;
 use crate::result::{Outcome, fail, swath_result};
 
@@ -104,6 +105,78 @@ pub struct swath_bus {
     >,
     /// Handed to both.
     pub context: *mut c_void,
+}
+
+/// The word of a direct map at an address; `None` where there is none.
+///
+/// # Safety
+/// `context` is a `swath_memory` whose bytes are there.
+unsafe fn direct<T>(context: *mut c_void, addr: u64) -> Option<*mut T> {
+    // SAFETY: the caller's promise.
+    let swath_memory { first_frame, bytes, len_bytes } =
+        unsafe { context.cast::<swath_memory>().read() };
+    let start = first_frame.checked_mul(BASE_PAGE_BYTES)?;
+    let offset = usize::try_from(addr.checked_sub(start)?).ok()?;
+    let end = offset.checked_add(size_of::<T>())?;
+    (offset.is_multiple_of(size_of::<T>()) && end <= len_bytes)
+        .then(|| bytes.cast::<u8>().wrapping_add(offset).cast())
+}
+
+/// # Safety
+/// As for `direct`; `value` can be written.
+unsafe extern "C" fn direct_read(
+    context: *mut c_void,
+    addr: u64,
+    len_bytes: u32,
+    value: *mut u64,
+) -> i32 {
+    // SAFETY: the caller's promise; the word is there, aligned, and no reference reaches it.
+    let word = unsafe {
+        match len_bytes {
+            8 => direct::<u64>(context, addr).map(|at| at.read_volatile()),
+            4 => direct::<u32>(context, addr).map(|at| at.read_volatile().into()),
+            _ => None,
+        }
+    };
+    let Some(word) = word else { return 1 };
+    // SAFETY: the caller's promise.
+    unsafe { value.write(word) };
+    0
+}
+
+/// # Safety
+/// As for `direct`.
+unsafe extern "C" fn direct_write(
+    context: *mut c_void,
+    addr: u64,
+    len_bytes: u32,
+    value: u64,
+) -> i32 {
+    // SAFETY: the caller's promise; the word is there, aligned, and no reference reaches it.
+    let written = unsafe {
+        match len_bytes {
+            8 => direct::<u64>(context, addr).map(|at| at.write_volatile(value)),
+            4 => direct::<u32>(context, addr).map(|at| at.write_volatile(value as u32)),
+            _ => None,
+        }
+    };
+    written.is_none().into()
+}
+
+/// Returns a bus to memory that the processor reaches directly (a *direct map*).
+///
+/// # Safety
+/// `memory` is null or stays where it is, and its bytes can be read and written, as long as the bus is used; of them only
+/// the library changes what it was given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_bus_direct(memory: *const swath_memory) -> swath_bus {
+    // Without a memory no function is there, which whoever takes the bus refuses.
+    let there = !memory.is_null();
+    swath_bus {
+        read: there.then_some(direct_read as _),
+        write: there.then_some(direct_write as _),
+        context: memory.cast_mut().cast(),
+    }
 }
 
 /// Memory whose functions keep what a `swath_bus` promises; where one is missing, no memory answers.

@@ -408,3 +408,51 @@ fn wrong_arguments_are_named() {
         assert_eq!(swath_space_drop(ptr::null_mut()), null);
     }
 }
+
+#[test]
+fn memory_is_reached_directly() {
+    let mut words = vec![0_u64; 4 * 512];
+    let start = words.as_mut_ptr();
+    let memory = swath_memory { first_frame: 100, bytes: start.cast(), len_bytes: 4 * 4096 };
+    // SAFETY: the memory stays to the end of the test.
+    let bus = unsafe { swath_bus_direct(&memory) };
+    let (read, write) = (bus.read.unwrap(), bus.write.unwrap());
+    let mut value = 0;
+    // SAFETY: the functions of the bus, with its context.
+    unsafe {
+        assert_eq!(write(bus.context, 100 << 12, 8, 0x1122_3344_5566_7788), 0);
+        assert_eq!(write(bus.context, (100 << 12) + 4, 4, 0xffff_ffff_9999_9999), 0);
+        assert_eq!(
+            (read(bus.context, 100 << 12, 8, &mut value), value),
+            (0, 0x9999_9999_5566_7788)
+        );
+        assert_eq!((read(bus.context, 100 << 12, 4, &mut value), value), (0, 0x5566_7788));
+        assert_eq!(write(bus.context, (104 << 12) - 8, 8, 5), 0);
+        for (addr, len) in [
+            (104 << 12, 4),
+            ((104 << 12) - 4, 8),
+            (99 << 12, 8),
+            ((100 << 12) + 2, 4),
+            (100 << 12, 2),
+        ] {
+            assert_eq!(read(bus.context, addr, len, &mut value), 1, "{addr:#x}, {len} bytes");
+            assert_eq!(write(bus.context, addr, len, 1), 1, "{addr:#x}, {len} bytes");
+        }
+        assert_eq!(read(bus.context, u64::MAX - 7, 8, &mut value), 1);
+        // A frame beyond all addresses has none.
+        let far = swath_memory { first_frame: u64::MAX, ..memory };
+        assert_eq!(
+            swath_bus_direct(&far).read.unwrap()(
+                (&raw const far).cast_mut().cast(),
+                0,
+                8,
+                &mut value
+            ),
+            1
+        );
+        let none = swath_bus_direct(ptr::null());
+        assert!(none.read.is_none() && none.write.is_none());
+    }
+    assert_eq!(words[0], 0x9999_9999_5566_7788);
+    assert_eq!(words[4 * 512 - 1], 5);
+}

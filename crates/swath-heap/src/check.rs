@@ -1,6 +1,6 @@
 //! Walking the blocks, and checking everything.
 
-use crate::block::{Block, FREE, GRANULE_SHIFT, HEADER_BYTES, PREV_FREE, SIZE_MASK};
+use crate::block::{Block, FREE, HEADER_BYTES, PREV_FREE, SIZE_MASK};
 use crate::error::{HeapFault, HeapFaultKind};
 use crate::fit::Fit;
 use crate::hardening::Hardening;
@@ -83,7 +83,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
                 });
             }
             let size = block.header() & SIZE_MASK;
-            if F::floor(size >> GRANULE_SHIFT) != class {
+            if F::floor(size) != class {
                 return Err(self.head_fault(class));
             }
             visit(size);
@@ -159,7 +159,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
                         .prev()
                         .filter(is_free)
                         .is_some_and(|third| third.next() == Some(next))
-                        && self.bins.head(F::floor(self.granules(next))) != Some(next) =>
+                        && self.bins.head(F::floor(self.len_bytes(next))) != Some(next) =>
                 {
                     HeapFault { address: next.address(), kind: HeapFaultKind::Prev }
                 }
@@ -178,7 +178,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// Returns true if a list's head or another free block leads to `block`. O(b).
     #[cold]
     fn is_led_to(&self, block: Block) -> bool {
-        let mut led = self.bins.head(F::floor(self.granules(block))) == Some(block);
+        let mut led = self.bins.head(F::floor(self.len_bytes(block))) == Some(block);
         let walked = self.walk_blocks(&mut |info, other, _| {
             led |= info.free && other.next() == Some(block);
             Ok(())
@@ -187,8 +187,8 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         led
     }
 
-    fn granules(&self, block: Block) -> usize {
-        (block.header() & SIZE_MASK) >> GRANULE_SHIFT
+    fn len_bytes(&self, block: Block) -> usize {
+        block.header() & SIZE_MASK
     }
 
     /// Says which is wrong where the head of a list and its bit disagree: the list has a block, or it
@@ -197,7 +197,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     fn head_or_bit(&self, class: usize) -> HeapFault {
         let mut any = false;
         let walked = self.walk(&mut |info| {
-            any |= info.free && F::floor(info.len_bytes >> GRANULE_SHIFT) == class;
+            any |= info.free && F::floor(info.len_bytes) == class;
         });
         debug_assert_eq!(walked, Ok(()), "walked before");
         if self.bins.has(class) == any { self.head_fault(class) } else { self.bits_fault(class) }

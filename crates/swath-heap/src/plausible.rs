@@ -6,9 +6,7 @@
 
 use core::ptr::NonNull;
 
-use crate::block::{
-    Block, FREE, GRANULE_BYTES, GRANULE_SHIFT, MIN_BLOCK_BYTES, PREV_FREE, SEAL_MASK, SIZE_MASK,
-};
+use crate::block::{Block, FREE, GRANULE_BYTES, MIN_BLOCK_BYTES, PREV_FREE, SEAL_MASK, SIZE_MASK};
 use crate::error::{FreeBytesError, HeapFault, HeapFaultKind};
 use crate::fit::Fit;
 use crate::hardening::Hardening;
@@ -98,7 +96,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
             Some(prev) if self.home(prev, near).is_some() && prev.next() == Some(block) => Ok(()),
             Some(_) => Err(fault(block, HeapFaultKind::Prev)),
             None => {
-                let class = F::floor(size >> GRANULE_SHIFT);
+                let class = F::floor(size);
                 let leads = self.bins.head(class) == Some(block);
                 if leads { Ok(()) } else { Err(self.head_fault(class)) }
             }
@@ -109,7 +107,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// free block without another before it.
     #[inline(always)]
     pub(crate) fn list_intact(&self, size: usize, near: Option<Lent>) -> Result<(), HeapFault> {
-        let class = F::floor(size >> GRANULE_SHIFT);
+        let class = F::floor(size);
         match self.bins.head(class) {
             Some(head) if !(self.is_free(head, near) && head.prev().is_none()) => {
                 Err(self.head_fault(class))
@@ -247,7 +245,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         };
         let header = self.intact(head, pool.end)?;
         let size = header & SIZE_MASK;
-        if header & FREE == 0 || F::floor(size >> GRANULE_SHIFT) != class {
+        if header & FREE == 0 || F::floor(size) != class {
             return Err(self.head_fault(class));
         }
         self.neighbours_intact(head, header, pool, H::LINKS)?;

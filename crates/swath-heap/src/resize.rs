@@ -5,7 +5,7 @@ use core::ptr::{self, NonNull};
 
 use crate::allocator::ByteAllocator;
 use crate::block::{
-    Block, FREE, GRANULE_BYTES, GRANULE_SHIFT, HEADER_BYTES, MIN_BLOCK_BYTES, PREV_FREE, SIZE_MASK,
+    Block, FREE, GRANULE_BYTES, HEADER_BYTES, MIN_BLOCK_BYTES, PREV_FREE, SIZE_MASK,
 };
 use crate::error::{AllocateBytesError, ResizeBytesError};
 use crate::fit::Fit;
@@ -110,7 +110,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
             self.commit(block, pages).map_err(AllocateBytesError::Source)?;
         }
         if after_size > 0 {
-            self.bins.unlink(after, after_size >> GRANULE_SHIFT);
+            self.bins.unlink(after, after_size);
         }
         self.set_used(block, total, need_bytes, header & PREV_FREE);
         if S::RELEASES && new < old {
@@ -156,9 +156,9 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
                 }
             }
         }
-        self.bins.unlink(start, before_size >> GRANULE_SHIFT);
+        self.bins.unlink(start, before_size);
         if after_size > 0 {
-            self.bins.unlink(after, after_size >> GRANULE_SHIFT);
+            self.bins.unlink(after, after_size);
         }
         let kept = (size - HEADER_BYTES).min(layout.size());
         // SAFETY: both payloads lie in the space that was just taken out of the

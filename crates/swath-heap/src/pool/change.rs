@@ -127,7 +127,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         if H::LINKS {
             self.links_intact(first, size, pool).map_err(HeapPoolError::Corrupt)?;
         }
-        self.bins.unlink(first, size >> GRANULE_SHIFT);
+        self.bins.unlink(first, size);
         self.pools.remove(pool, before, self.key);
         let len = pool.len_bytes();
         if S::RELEASES {
