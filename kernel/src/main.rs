@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
-#![cfg_attr(feature = "c", allow(dead_code, unused_macros, reason = "the scenario in Rust needs it"))]
+#![cfg_attr(
+    any(feature = "c", feature = "heap"),
+    allow(dead_code, unused_macros, reason = "another scenario needs it")
+)]
 #![no_std]
 #![no_main]
 
@@ -9,19 +12,26 @@ mod check;
 mod console;
 #[cfg(feature = "c")]
 mod c;
+#[cfg(feature = "heap")]
+#[path = "../../rtl/system/program/src/global.rs"]
+mod global;
+#[cfg(feature = "heap")]
+mod heap;
 mod machine;
 mod memory;
-#[cfg(not(feature = "c"))]
+#[cfg(not(any(feature = "c", feature = "heap")))]
 mod model;
 #[cfg(not(feature = "c"))]
 mod random;
-#[cfg(not(feature = "c"))]
+#[cfg(not(any(feature = "c", feature = "heap")))]
 mod scenario;
-#[cfg(not(feature = "c"))]
+#[cfg(not(any(feature = "c", feature = "heap")))]
 mod vm;
 
 #[cfg(feature = "c")]
 use c as scenario;
+#[cfg(feature = "heap")]
+use heap as scenario;
 
 use core::panic::PanicInfo;
 

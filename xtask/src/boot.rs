@@ -70,18 +70,21 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     MACHINES.iter().map(|machine| machine.name)
 }
 
-/// The language of the scenario that the kernel runs.
+/// The scenario that the kernel runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Language {
-    Rust,
-    /// Over the C interface.
-    C,
+enum Scenario {
+    /// Superpages that arise and vanish, of two programs.
+    Pages,
+    /// The same over the C interface.
+    PagesInC,
+    /// A task's heap over real-time regions, in instructions.
+    Heap,
 }
 
 /// What compiles C for each machine.
 const CLANG: &str = "clang";
 
-/// Boots the kernel on the machines named, or on all, with the scenario in Rust and with that in C; the last line says
+/// Boots the kernel on the machines named, or on all, with each of the scenarios; the last line says
 /// how many passed, failed and were not run.
 ///
 /// # Errors
@@ -91,14 +94,15 @@ pub(crate) fn boot(metadata: &Metadata, named: &[String]) -> Result<()> {
     let (mut passed, mut failed, mut left) = (0, 0, 0);
     let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
     for machine in MACHINES.iter().filter(wanted) {
-        for language in [Language::Rust, Language::C] {
-            let name = match language {
-                Language::Rust => machine.name.to_owned(),
-                Language::C => format!("{}, in C", machine.name),
+        for scenario in [Scenario::Pages, Scenario::PagesInC, Scenario::Heap] {
+            let name = match scenario {
+                Scenario::Pages => machine.name.to_owned(),
+                Scenario::PagesInC => format!("{}, in C", machine.name),
+                Scenario::Heap => format!("{}, a heap", machine.name),
             };
             let lack = if !is_there(machine.emulator) {
                 Err(machine.package)
-            } else if language == Language::C && !is_there(CLANG) {
+            } else if scenario == Scenario::PagesInC && !is_there(CLANG) {
                 Err(CLANG)
             } else {
                 Ok(())
@@ -109,7 +113,7 @@ pub(crate) fn boot(metadata: &Metadata, named: &[String]) -> Result<()> {
                     left += 1;
                     println!("{name}: not run, {lack}");
                 }
-                Ok(toolchain) => match run(metadata, machine, &toolchain, language) {
+                Ok(toolchain) => match run(metadata, machine, &toolchain, scenario) {
                     Ok(took) => {
                         passed += 1;
                         println!("{name}: passed in {:.1} s", took.as_secs_f64());
@@ -154,14 +158,15 @@ fn run(
     metadata: &Metadata,
     machine: &Machine,
     toolchain: &Toolchain,
-    language: Language,
+    scenario: Scenario,
 ) -> Result<Duration> {
     let directory = metadata.workspace_root.join("kernel").into_std_path_buf();
     let room = metadata.target_directory.join("kernel").into_std_path_buf();
     // What is linked with the kernel is no flag for its parts: they are the same in both.
-    let (features, linked) = match language {
-        Language::Rust => ("", Vec::new()),
-        Language::C => ("c", c_scenario(metadata, machine, toolchain)?),
+    let (features, linked) = match scenario {
+        Scenario::Pages => ("", Vec::new()),
+        Scenario::PagesInC => ("c", c_scenario(metadata, machine, toolchain)?),
+        Scenario::Heap => ("heap", Vec::new()),
     };
     let status = toolchain
         .cargo("rustc", &directory)
@@ -178,6 +183,10 @@ fn run(
         .args(machine.args)
         .args(["-m", MEMORY, "-display", "none", "-serial", "stdio", "-no-reboot", "-kernel"])
         .arg(&kernel);
+    if scenario == Scenario::Heap {
+        // An instruction takes a nanosecond of the machine's time.
+        emulator.args(["-icount", "shift=0"]);
+    }
     let status = follow(&mut emulator, SILENCE_MAX, |line| println!("  {line}"))?;
     match status.code() {
         Some(WELL) => Ok(began.elapsed()),

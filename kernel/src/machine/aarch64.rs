@@ -134,6 +134,28 @@ pub fn invalidate(flush: Flush) {
     unsafe { asm!("dsb ish", "isb", options(nostack)) };
 }
 
+/// Returns the instructions that were executed, if the emulator lets one take a nanosecond (`-icount shift=0`).
+#[cfg(feature = "heap")]
+pub fn instructions() -> u64 {
+    let count;
+    // SAFETY: switches the counter of cycles on and reads it; memory counts as touched, so that what is measured stays
+    // between two calls.
+    unsafe {
+        asm!(
+            "msr pmcntenset_el0, {all}",
+            "msr pmcr_el0, {on}",
+            "isb",
+            "mrs {count}, pmccntr_el0",
+            all = in(reg) 1_u64 << 31,
+            // All 64 bits of it.
+            on = in(reg) 1_u64 | 1 << 6,
+            count = out(reg) count,
+            options(nostack)
+        );
+    }
+    count
+}
+
 /// Sends a byte to the serial port, which the emulator takes at once.
 pub fn put(byte: u8) {
     // SAFETY: the register of the board's serial port.

@@ -23,7 +23,7 @@ const SERIAL: usize = 0x0900_0000;
 /// Where memory begins, and with it the device tree.
 const MEMORY: usize = 0x4000_0000;
 
-global_asm!(include_str!("arm.s"));
+global_asm!(include_str!("arm.s"), options(raw));
 
 // The value, and in the upper half 0 or the fault's status with bit 31, where the value is the
 // faulting address: two registers.
@@ -134,6 +134,28 @@ pub fn invalidate(flush: Flush) {
     }
     // SAFETY: as above.
     unsafe { asm!("dsb", "isb", options(nostack)) };
+}
+
+/// Returns the instructions that were executed, if the emulator lets one take a nanosecond (`-icount shift=0`); the
+/// lower 32 bits of them.
+#[cfg(feature = "heap")]
+pub fn instructions() -> u64 {
+    let count: u32;
+    // SAFETY: switches the counter of cycles on and reads it; memory counts as touched, so that what is measured stays
+    // between two calls.
+    unsafe {
+        asm!(
+            "mcr p15, 0, {all}, c9, c12, 1",
+            "mcr p15, 0, {on}, c9, c12, 0",
+            "isb",
+            "mrc p15, 0, {count}, c9, c13, 0",
+            all = in(reg) 1_u32 << 31,
+            on = in(reg) 1_u32,
+            count = out(reg) count,
+            options(nostack)
+        );
+    }
+    count.into()
 }
 
 /// Sends a byte to the serial port, which the emulator takes at once.

@@ -37,18 +37,38 @@ vectors:
     b fatal
 
     @ A data abort, in a mode of its own with its own link register.
+    @ It is handled in the kernel's mode, on its stack.
 4:  sub lr, lr, #8
-    ldr r2, =probe_read_at
-    cmp lr, r2
-    ldrne r2, =probe_write_at
-    cmpne lr, r2
-    movne r0, #4
-    bne fatal
+    srsdb sp!, #0x13
+    cps #0x13
+    push {r0-r3, r12, lr}
+    ldr r0, [sp, #24]
+    ldr r1, =probe_read_at
+    cmp r0, r1
+    ldrne r1, =probe_write_at
+    cmpne r0, r1
+    beq 8f
+    @ An access of the kernel's own: it is made again if that is handled.
+    mrc p15, 0, r0, c6, c0, 0       @ DFAR
+    and r2, sp, #4
+    sub sp, sp, r2
+    push {r2, r3}
+    bl own_fault
+    pop {r2, r3}
+    add sp, sp, r2
+    cmp r0, #0
+    moveq r0, #4
+    ldreq lr, [sp, #24]
+    beq fatal
+    pop {r0-r3, r12, lr}
+    rfeia sp!
+8:  pop {r0-r3, r12, lr}
+    ldr r2, =probe_failed
+    str r2, [sp]
     mrc p15, 0, r0, c6, c0, 0       @ DFAR
     mrc p15, 0, r1, c5, c0, 0       @ DFSR
     orr r1, r1, #1 << 31
-    ldr lr, =probe_failed
-    movs pc, lr
+    rfeia sp!
 
 fatal:
     mrc p15, 0, r1, c5, c0, 0

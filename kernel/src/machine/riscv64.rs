@@ -92,6 +92,15 @@ pub fn invalidate(flush: Flush) {
     }
 }
 
+/// Returns the instructions that were executed, as the emulator counts them if it does (`-icount`).
+#[cfg(feature = "heap")]
+pub fn instructions() -> u64 {
+    let count;
+    // SAFETY: reads a counter; memory counts as touched, so that what is measured stays between two calls.
+    unsafe { asm!("csrr {}, instret", out(reg) count, options(nostack)) };
+    count
+}
+
 /// Sends a byte to the serial port, which the emulator takes at once.
 pub fn put(byte: u8) {
     // SAFETY: the register of the board's serial port.

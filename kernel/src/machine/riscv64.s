@@ -15,6 +15,8 @@ boot:
     // Supervisor mode reaches all memory, and takes the faults of pages.
     li t0, -1
     csrw pmpaddr0, t0
+    // It may read the counters.
+    csrw mcounteren, t0
     li t0, 0x1f
     csrw pmpcfg0, t0
     li t0, 1 << 12 | 1 << 13 | 1 << 15
@@ -38,12 +40,52 @@ supervisor:
 
     .balign 4
 trap:
+    addi sp, sp, -128
+    sd t0, 0(sp)
+    sd t1, 8(sp)
     csrr t0, sepc
     la t1, probe_read_at
     beq t0, t1, 1f
     la t1, probe_write_at
-    bne t0, t1, fatal
-1:  csrr a0, stval
+    beq t0, t1, 1f
+    // An access of the kernel's own: it is made again if that is handled.
+    sd t2, 16(sp)
+    sd t3, 24(sp)
+    sd t4, 32(sp)
+    sd t5, 40(sp)
+    sd t6, 48(sp)
+    sd a0, 56(sp)
+    sd a1, 64(sp)
+    sd a2, 72(sp)
+    sd a3, 80(sp)
+    sd a4, 88(sp)
+    sd a5, 96(sp)
+    sd a6, 104(sp)
+    sd a7, 112(sp)
+    sd ra, 120(sp)
+    csrr a0, stval
+    call own_fault
+    beqz a0, fatal
+    ld t0, 0(sp)
+    ld t1, 8(sp)
+    ld t2, 16(sp)
+    ld t3, 24(sp)
+    ld t4, 32(sp)
+    ld t5, 40(sp)
+    ld t6, 48(sp)
+    ld a0, 56(sp)
+    ld a1, 64(sp)
+    ld a2, 72(sp)
+    ld a3, 80(sp)
+    ld a4, 88(sp)
+    ld a5, 96(sp)
+    ld a6, 104(sp)
+    ld a7, 112(sp)
+    ld ra, 120(sp)
+    addi sp, sp, 128
+    sret
+1:  addi sp, sp, 128
+    csrr a0, stval
     csrr a1, scause
     li t0, 1 << 63
     or a1, a1, t0

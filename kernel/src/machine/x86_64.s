@@ -93,13 +93,45 @@ vectors:
 fault:
     cmpq $14, (%rsp)
     jne 6f
+    pushq %rdx
     leaq probe_read_at, %rdx
-    cmpq %rdx, 16(%rsp)
+    cmpq %rdx, 24(%rsp)
     je 5f
     leaq probe_write_at, %rdx
-    cmpq %rdx, 16(%rsp)
-    jne 6f
-5:  movq 8(%rsp), %rdx
+    cmpq %rdx, 24(%rsp)
+    je 5f
+    # An access of the kernel's own: it is made again if that is handled.
+    pushq %rax
+    pushq %rcx
+    pushq %rsi
+    pushq %rdi
+    pushq %r8
+    pushq %r9
+    pushq %r10
+    pushq %r11
+    pushq %rbx
+    movq %cr2, %rdi
+    movq %rsp, %rbx
+    andq $-16, %rsp
+    cld
+    call own_fault
+    movq %rbx, %rsp
+    testb %al, %al
+    popq %rbx
+    popq %r11
+    popq %r10
+    popq %r9
+    popq %r8
+    popq %rdi
+    popq %rsi
+    popq %rcx
+    popq %rax
+    popq %rdx
+    jz 6f
+    addq $16, %rsp
+    iretq
+5:  popq %rdx
+    movq 8(%rsp), %rdx
     bts $63, %rdx
     movq %cr2, %rax
     leaq probe_failed, %rcx
