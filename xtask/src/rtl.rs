@@ -15,6 +15,8 @@ struct Part {
     name: &'static str,
     /// The programs that it needs, each with the distribution's package.
     tools: &'static [(&'static str, &'static str)],
+    /// It needs a compiler for the system's program.
+    compiles: bool,
     run: fn(&Room) -> Result<()>,
 }
 
@@ -23,13 +25,13 @@ const CPP: (&str, &str) = ("c++", "g++");
 const YOSYS: (&str, &str) = ("yosys", "yosys");
 
 const PARTS: &[Part] = &[
-    Part { name: "lint", tools: &[VERILATOR], run: lint },
-    Part { name: "cosim", tools: &[VERILATOR, CPP], run: cosim },
-    Part { name: "system", tools: &[VERILATOR, CPP], run: system },
-    Part { name: "synth", tools: &[YOSYS], run: synth },
-    Part { name: "prove", tools: &[YOSYS], run: prove },
-    Part { name: COST, tools: &[YOSYS], run: cost },
-    Part { name: TIMES, tools: &[VERILATOR, CPP], run: times },
+    Part { name: "lint", tools: &[VERILATOR], compiles: false, run: lint },
+    Part { name: "cosim", tools: &[VERILATOR, CPP], compiles: false, run: cosim },
+    Part { name: "system", tools: &[VERILATOR, CPP], compiles: true, run: system },
+    Part { name: "synth", tools: &[YOSYS], compiles: false, run: synth },
+    Part { name: "prove", tools: &[YOSYS], compiles: false, run: prove },
+    Part { name: COST, tools: &[YOSYS], compiles: false, run: cost },
+    Part { name: TIMES, tools: &[VERILATOR, CPP], compiles: true, run: times },
 ];
 
 /// The parts that are run only if they are named: they take many minutes, and write files that are kept.
@@ -216,7 +218,7 @@ pub(crate) fn rtl(metadata: &Metadata, choice: &Choice) -> Result<()> {
     };
     std::fs::create_dir_all(&room.target)?;
     let (mut passed, mut failed, mut left) = (0, 0, 0);
-    for Part { name, tools, run } in PARTS {
+    for Part { name, tools, compiles, run } in PARTS {
         let is_chosen = match choice.parts.is_empty() {
             true => ![COST, TIMES].contains(name),
             false => choice.parts.iter().any(|part| part == name),
@@ -228,6 +230,11 @@ pub(crate) fn rtl(metadata: &Metadata, choice: &Choice) -> Result<()> {
         if let Some((tool, package)) = tools.iter().find(lacks) {
             left += 1;
             println!("{name}: not run, no {tool} here; the package {package} has it");
+            continue;
+        }
+        if *compiles && let Err(lack) = Toolchain::from_source(CORE) {
+            left += 1;
+            println!("{name}: not run, {lack}");
             continue;
         }
         let began = Instant::now();
