@@ -7,11 +7,11 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use swath_arch::testing::Random;
-use swath_arch::{Extent, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
+use swath_arch::{Extent, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
 use swath_heap::{AllocateBytesError, HeapPoolError};
 use swath_region::{
-    DenseTree, FramePool, NewRegionHeapError, Quota, RegionError, RegionHeap, RegionHeapFault,
-    RegionHeapStatistics, RegionSpace, Rights, dense_tree_words,
+    DenseTree, FramePool, HeapRegions, NewRegionHeapError, Quota, RegionError, RegionHeap,
+    RegionHeapFault, RegionHeapStatistics, RegionSpace, Rights, dense_tree_words,
 };
 
 const K: u32 = 10;
@@ -472,4 +472,48 @@ fn safe_calls_with_anything_break_nothing() {
         assert_eq!(heap.placed(1), placed);
         heap.free(1);
     });
+}
+
+/// The pages of a heap by their numbers: tags that fault are cut off wherever they lie in a fresh region and in whatever
+/// order, and what is wrong is refused and changes nothing.
+#[test]
+fn pages_are_committed_tagged_and_released_by_number() {
+    let mut parts = Parts::new(100, 60);
+    let memory = SliceMemory::new(Pfn::new(0), &mut parts.words);
+    let pool = FramePool::new(Extent::new(Pfn::new(64), 60), &mut parts.links).unwrap();
+    let space = space(&memory, &pool, Quota::OPEN);
+    let page = Vpn::new;
+    let range = |start, count| PageRange::new(page(start), count);
+    let mut regions = HeapRegions::new(space, &pool, 100, &mut parts.left).unwrap();
+    for (wrong, at) in [(range(100, 1), 100), (range(90, 11), 100), (range(99, u64::MAX), 100)] {
+        let error = Err(RegionError::OutOfRange { page: page(at) });
+        assert_eq!(regions.commit(wrong), error, "{wrong:?}");
+    }
+    assert!(matches!(regions.commit(range(5, 0)), Err(RegionError::Empty { .. })));
+    assert_eq!(regions.tag(page(5)), Err(RegionError::NoRegion { page: page(5) }));
+    assert!(regions.fault(page(5), Rights::READ).is_err());
+    assert_eq!(regions.release(range(0, u64::MAX)), Ok(()), "nothing is there to release");
+    for order in [[10, 29, 11, 28], [29, 28, 11, 10], [11, 10, 28, 29]] {
+        assert_eq!(regions.commit(range(10, 20)), Ok(()));
+        for tagged in order {
+            assert_eq!(regions.tag(page(tagged)), Ok(()));
+            let region = regions.space().region_of(page(tagged)).unwrap();
+            assert_eq!(region.pages, range(tagged, 1), "a tag's page is a region of its own");
+            assert_eq!(regions.tag(page(tagged)), Ok(()), "and stays so");
+        }
+        assert!(regions.fault(page(20), Rights::WRITE).is_ok());
+        assert_eq!(regions.space().frames_used(), 5);
+        let ended = regions.statistics().ended;
+        assert_eq!(regions.release(range(10, 20)), Ok(()));
+        assert_eq!(regions.released(), range(10, 20));
+        assert_eq!((regions.statistics().ended - ended, regions.space().frames_used()), (5, 0));
+        regions.space().check().unwrap();
+    }
+    // Fewer frames are left than tags might need.
+    assert_eq!(regions.commit(range(0, 60)), Ok(()));
+    for at in 0..57 {
+        assert!(regions.fault(page(at), Rights::READ).is_ok());
+    }
+    assert_eq!(regions.commit(range(70, 20)), Err(RegionError::OutOfFrames));
+    assert_eq!(regions.pages(), 100);
 }
