@@ -11,6 +11,8 @@ enum {
     PAGES_MAX = SUPERPAGES * SUPERPAGE_PAGES_MAX,
     STEPS = 1000000,
     CHECK_EVERY = 50000,
+    /* Steps of a program before it may be the other's turn. */
+    TURN = 64,
     OBJECT = 7,
     PAGE_BYTES = 4096,
 };
@@ -341,8 +343,9 @@ static void model_clean(uint64_t index) {
 
 static void random_steps(void) {
     uint64_t superpage = (uint64_t)1 << k.machine->orders[0];
+    uint32_t space = 0;
     for (uint32_t step = 0; step < STEPS; step++) {
-        uint32_t space = (uint32_t)below(PROGRAMS);
+        if (step % TURN == 0) space = (uint32_t)below(PROGRAMS);
         uint64_t index = below(k.pages), rest = k.pages - index - 1, start = index & ~(superpage - 1);
         uint64_t chosen = below(10000);
         if (chosen < 5000) model_read(space, index);

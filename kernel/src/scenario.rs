@@ -18,6 +18,8 @@ use crate::vm::{Frames, Kernel, Refused, Space, map_kernel};
 const SUPERPAGES: u64 = 8;
 /// Random steps.
 const STEPS: u64 = 1_000_000;
+/// Steps of a program before it may be the other's turn: a switch empties the TLB, and would hide what was not.
+const TURN: u64 = 64;
 /// Steps between two walks of every invariant.
 const CHECK_EVERY: u64 = 50_000;
 
@@ -166,8 +168,11 @@ fn random_steps(kernel: &mut Kernel<'_>, model: &mut Model<'_>, superpage: Order
     let mut random = Random::new(1);
     let page_count = model.len();
     let mut hoard = None;
+    let mut space = 0;
     for step in 0..STEPS {
-        let space = random.below(2) as usize;
+        if step % TURN == 0 {
+            space = random.below(2) as usize;
+        }
         let index = random.below(page_count);
         match random.below(10_000) {
             0..5_000 => model.read(kernel, space, index),

@@ -74,7 +74,7 @@ pub fn write(address: usize, value: usize) -> Result<(), Fault> {
 pub unsafe fn load(regime: Regime) {
     let satp = MODE_SV39 | regime.root.frame().raw();
     // SAFETY: the caller's promise, and nothing that Rust knows of moves.
-    unsafe { asm!("sfence.vma", "csrw satp, {}", "sfence.vma", in(reg) satp, options(nostack)) };
+    unsafe { asm!("csrw satp, {}", "sfence.vma", in(reg) satp, options(nostack)) };
 }
 
 /// Turns translation off.
@@ -85,6 +85,12 @@ pub fn leave() {
 
 /// Empties the TLB of what the flush names, in the space that is loaded.
 pub fn invalidate(flush: Flush) {
+    // Of many pages all is emptied, as kernels do; this emulator empties all for a single one, too.
+    if flush.range.count > 8 {
+        // SAFETY: an invalidation changes no memory.
+        unsafe { asm!("sfence.vma", options(nostack)) };
+        return;
+    }
     for page in 0..flush.range.count {
         let address = (flush.range.start + page).address().raw();
         // SAFETY: an invalidation changes no memory. By address it empties the caches of upper entries, too.
