@@ -197,7 +197,7 @@ pub(crate) struct Choice {
     #[arg(long, default_value_t = 20_000)]
     accesses: u64,
     /// Actions of the trace that the system runs.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1000..))]
     actions: u64,
     /// The seed of the co-simulation and of the trace.
     #[arg(long, default_value_t = 1)]

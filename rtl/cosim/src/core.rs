@@ -406,7 +406,7 @@ impl Interpreter {
 pub fn run(programs: u64, instructions: usize, seed: u64) -> (u64, usize) {
     let (mut steps, mut said) = (0, 0);
     let memories = Memories::new();
-    for seed in seed..seed + programs {
+    for seed in (0..programs).map(|n| seed.wrapping_add(n)) {
         let program = program(&mut Random::new(seed), instructions);
         let mut model = Interpreter::new(&program);
         let limit = 20 * instructions as u64 + 10_000;

@@ -120,6 +120,10 @@ fn system(mut arguments: impl Iterator<Item = String>) {
         std::process::exit(2)
     });
     let actions = number(arguments.next(), 20_000, "actions");
+    if actions == 0 {
+        eprintln!("no actions");
+        std::process::exit(2)
+    }
     let seed = number(arguments.next(), 1, "seed");
     let began = processor_seconds();
     let (steps, said) = core::run(10, 20_000, seed);
