@@ -194,7 +194,7 @@ pub(crate) struct Choice {
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(names()))]
     parts: Vec<String>,
     /// Accesses of each run of the co-simulation, of which there are 27.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1000..))]
     accesses: u64,
     /// Actions of the trace that the system runs.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1000..))]
