@@ -1,5 +1,6 @@
 //! Boots the kernel of `kernel/` under an emulator, once for each architecture.
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -132,12 +133,8 @@ pub(crate) fn boot(metadata: &Metadata, named: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the scenario in C, and builds what it is linked with; returns the words for the linker.
-fn c_scenario(
-    metadata: &Metadata,
-    machine: &Machine,
-    toolchain: &Toolchain,
-) -> Result<Vec<String>> {
+/// Compiles the scenario in C, and builds what it is linked with; returns the files for the linker.
+fn c_scenario(metadata: &Metadata, machine: &Machine, toolchain: &Toolchain) -> Result<OsString> {
     let library = build_library(metadata, toolchain)?;
     let root = metadata.workspace_root.as_std_path();
     let object = metadata.target_directory.join(format!("kernel/{}.o", machine.name));
@@ -148,9 +145,7 @@ fn c_scenario(
     clang.args(machine.c).args(flags).arg("-I").arg(root.join("crates/swath-ffi/include"));
     let status = clang.arg(root.join("kernel/c/scenario.c")).arg("-o").arg(&object).status()?;
     ensure!(status.success(), "the scenario in C does not compile");
-    // The kernel's own panic handler and memory functions come first: the library has them, too.
-    let words = [object.as_str(), &library.display().to_string(), "--allow-multiple-definition"];
-    Ok(words.map(|word| format!("-Clink-arg={word}")).into())
+    Ok(std::env::join_paths([object.as_std_path(), &library])?)
 }
 
 /// Builds the kernel and runs it, showing what it says; returns how long it ran.
@@ -162,18 +157,17 @@ fn run(
 ) -> Result<Duration> {
     let directory = metadata.workspace_root.join("kernel").into_std_path_buf();
     let room = metadata.target_directory.join("kernel").into_std_path_buf();
-    // What is linked with the kernel is no flag for its parts: they are the same in both.
+    // What is linked with the kernel is no flag for its parts: they are the same in all.
     let (features, linked) = match scenario {
-        Scenario::Pages => ("", Vec::new()),
+        Scenario::Pages => ("", OsString::new()),
         Scenario::PagesInC => ("c", c_scenario(metadata, machine, toolchain)?),
-        Scenario::Heap => ("heap", Vec::new()),
+        Scenario::Heap => ("heap", OsString::new()),
     };
     let status = toolchain
-        .cargo("rustc", &directory)
+        .cargo("build", &directory)
+        .env("SWATH_LINKED", linked)
         .args(["--release", "--quiet", "--features", features, "--target-dir"])
         .arg(&room)
-        .arg("--")
-        .args(linked)
         .status()?;
     ensure!(status.success(), "it does not build");
     let kernel = room.join(machine.target).join("release/swath-kernel");
