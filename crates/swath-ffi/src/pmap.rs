@@ -429,6 +429,19 @@ unsafe fn tell(out: *mut u64, told: Outcome<u64>) -> swath_result {
     }))
 }
 
+/// The body of a function that calls a pmap and tells a number: `pmap` and `out` are as its contract says.
+macro_rules! told {
+    ($pmap:ident, $out:ident, $call:ident($($argument:expr),*)) => {{
+        let call = || -> Outcome<u64> {
+            // SAFETY: as the caller says.
+            let (pmap, mut spaces) = unsafe { open($pmap) }?;
+            Ok(pmap.$call(&mut spaces, $($argument),*)?.into())
+        };
+        // SAFETY: as the caller says.
+        unsafe { tell($out, call()) }
+    }};
+}
+
 /// Removes every mapping in `count` pages from `page` on; a superpage that lies there in part is demoted, or removed
 /// if it cannot be. What its flags said is remembered. `removed`, if it is not null, is how many mappings went.
 ///
@@ -444,14 +457,11 @@ pub unsafe extern "C" fn swath_pmap_remove(
     count: u64,
     removed: *mut u64,
 ) -> swath_result {
-    let remove = || -> Outcome<u64> {
-        let range = pages(page, count)?;
-        // SAFETY: as the caller says.
-        let (pmap, mut spaces) = unsafe { open(pmap) }?;
-        Ok(pmap.remove(&mut spaces, SpaceId(space), range)?)
+    let range = match pages(page, count) {
+        Ok(range) => range,
+        Err(error) => return error,
     };
-    // SAFETY: as the caller says.
-    unsafe { tell(removed, remove()) }
+    told!(pmap, removed, remove(SpaceId(space), range))
 }
 
 /// Removes every mapping of a frame, in all spaces. `removed`, if it is not null, is how many went; whether the frame
@@ -468,13 +478,7 @@ pub unsafe extern "C" fn swath_pmap_page_out(
     frame: u64,
     removed: *mut u64,
 ) -> swath_result {
-    let call = || -> Outcome<u64> {
-        // SAFETY: as the caller says.
-        let (pmap, mut spaces) = unsafe { open(pmap) }?;
-        Ok(pmap.page_out(&mut spaces, Pfn::new(frame))?)
-    };
-    // SAFETY: as the caller says.
-    unsafe { tell(removed, call()) }
+    told!(pmap, removed, page_out(Pfn::new(frame)))
 }
 
 /// Records that a frame was laundered: it is read-only again wherever it is mapped, and no longer modified.
@@ -490,13 +494,7 @@ pub unsafe extern "C" fn swath_pmap_clean(
     frame: u64,
     modified: *mut u64,
 ) -> swath_result {
-    let call = || -> Outcome<u64> {
-        // SAFETY: as the caller says.
-        let (pmap, mut spaces) = unsafe { open(pmap) }?;
-        Ok(pmap.clean(&mut spaces, Pfn::new(frame))?.into())
-    };
-    // SAFETY: as the caller says.
-    unsafe { tell(modified, call()) }
+    told!(pmap, modified, clean(Pfn::new(frame)))
 }
 
 /// Tells whether a frame was written since it was last clean: 1 or 0.
@@ -511,13 +509,7 @@ pub unsafe extern "C" fn swath_pmap_modified(
     frame: u64,
     modified: *mut u64,
 ) -> swath_result {
-    let call = || -> Outcome<u64> {
-        // SAFETY: as the caller says.
-        let (pmap, mut spaces) = unsafe { open(pmap) }?;
-        Ok(pmap.modified(&mut spaces, Pfn::new(frame))?.into())
-    };
-    // SAFETY: as the caller says.
-    unsafe { tell(modified, call()) }
+    told!(pmap, modified, modified(Pfn::new(frame)))
 }
 
 /// Tells whether a frame was accessed: 1 or 0.
@@ -532,13 +524,7 @@ pub unsafe extern "C" fn swath_pmap_referenced(
     frame: u64,
     referenced: *mut u64,
 ) -> swath_result {
-    let call = || -> Outcome<u64> {
-        // SAFETY: as the caller says.
-        let (pmap, mut spaces) = unsafe { open(pmap) }?;
-        Ok(pmap.referenced(&mut spaces, Pfn::new(frame))?.into())
-    };
-    // SAFETY: as the caller says.
-    unsafe { tell(referenced, call()) }
+    told!(pmap, referenced, referenced(Pfn::new(frame)))
 }
 
 /// Calls `visit` with each mapping of a frame: the space, the first page of the mapping, its order.

@@ -398,6 +398,23 @@ pub extern "C" fn swath_space_storage_bytes() -> usize {
     swath_space::storage_bytes(0)
 }
 
+/// The memory and the allocators of a space, of which the memory can be written.
+///
+/// # Safety
+/// `frames` and `tables` are null or objects of this library, to whose cells all references are shared ones; the functions
+/// of `memory` may be called as long as the space is used.
+unsafe fn parts(
+    memory: swath_bus,
+    frames: *mut swath_frames,
+    tables: *mut swath_frames,
+) -> Outcome<(Bus, &'static RefCell<Frames>, &'static RefCell<Frames>)> {
+    if memory.write.is_none() {
+        return fail(SWATH_NULL, 0);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { Ok((Bus::new(memory)?, swath_frames::look(frames)?, swath_frames::look(tables)?)) }
+}
+
 /// Makes an empty address space of a `swath_format`. Its tables are written through `memory`, which has
 /// the bytes of all frames that `tables` hands out; pages get theirs from `frames`, which may be the
 /// same. Takes and clears the root table.
@@ -422,13 +439,8 @@ pub unsafe extern "C" fn swath_space_create(
 ) -> swath_result {
     let create = || -> Outcome<()> {
         let (format, coalescing) = (self::format(format)?, self::coalescing(coalescing)?);
-        if memory.write.is_none() {
-            return fail(SWATH_NULL, 0);
-        }
-        // SAFETY: as the caller says; all references to the cells are shared ones.
-        let (memory, frames, tables) = unsafe {
-            (Bus::new(memory)?, swath_frames::look(frames)?, swath_frames::look(tables)?)
-        };
+        // SAFETY: as the caller says.
+        let (memory, frames, tables) = unsafe { parts(memory, frames, tables) }?;
         let make = |_| Ok(Space::new(format, coalescing, memory, frames, tables)?);
         // SAFETY: as the caller says.
         unsafe { swath_space::create(storage, len_bytes, 0, space, make) }
@@ -455,13 +467,8 @@ pub unsafe extern "C" fn swath_space_create_for_superpages(
 ) -> swath_result {
     let create = || -> Outcome<()> {
         let format = self::format(format)?;
-        if memory.write.is_none() {
-            return fail(SWATH_NULL, 0);
-        }
-        // SAFETY: as the caller says; all references to the cells are shared ones.
-        let (memory, frames, tables) = unsafe {
-            (Bus::new(memory)?, swath_frames::look(frames)?, swath_frames::look(tables)?)
-        };
+        // SAFETY: as the caller says.
+        let (memory, frames, tables) = unsafe { parts(memory, frames, tables) }?;
         let sizes = Sizes::all(format);
         let make = |_| Ok(Space::with_superpages(format, sizes, memory, frames, tables)?);
         // SAFETY: as the caller says.
