@@ -7,18 +7,21 @@
 use swath_arch::{Extent, Pfn};
 
 use crate::hardening::{Table, WordFault};
+use crate::hotplug::FrameHotplugError;
 use crate::map::MemoryMap;
 
-const RECORD_WORDS: usize = 3;
+pub(crate) const RECORD_WORDS: usize = 3;
 
 /// The areas, in the words from `at` on.
 ///
-/// Invariants: the records ascend; `solid` is the largest area, cut to whole words
-/// of 64 frames.
+/// Invariants: the records ascend, and no two areas touch; `solid` is the largest area, cut to whole words
+/// of 64 frames; `count <= room`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Areas {
     at: usize,
     count: usize,
+    /// Records that the words have room for.
+    room: usize,
     pub(crate) solid: Extent,
 }
 
@@ -26,8 +29,15 @@ fn seal(start: u64, end: u64) -> u64 {
     !start ^ end.rotate_left(32)
 }
 
+/// The frames of an area in whole words of 64.
+fn whole_words(start: u64, end: u64) -> Extent {
+    let start = start.next_multiple_of(64);
+    Extent::new(Pfn::new(start), (end & !63).saturating_sub(start))
+}
+
 impl Areas {
-    pub(crate) const NONE: Self = Self { at: 0, count: 0, solid: Extent::new(Pfn::new(0), 0) };
+    pub(crate) const NONE: Self =
+        Self { at: 0, count: 0, room: 0, solid: Extent::new(Pfn::new(0), 0) };
 
     pub(crate) fn storage_words(map: &MemoryMap<'_>) -> u64 {
         (map.areas().len() * RECORD_WORDS) as u64
@@ -39,13 +49,118 @@ impl Areas {
             let (start, end) = (area.start.raw(), area.end().raw());
             record.copy_from_slice(&[start, end, seal(start, end)]);
         }
-        let solid = map.areas().iter().map(|area| {
-            let start = area.start.raw().next_multiple_of(64);
-            let past = area.end().raw() & !63;
-            Extent::new(Pfn::new(start), past.saturating_sub(start))
-        });
+        let solid = map.areas().iter().map(|area| whole_words(area.start.raw(), area.end().raw()));
         let solid = solid.max_by_key(|part| part.count).unwrap_or_default();
-        Self { at, count: map.areas().len(), solid }
+        let room = (s.len() - at) / RECORD_WORDS;
+        Self { at, count: map.areas().len(), room, solid }
+    }
+
+    /// Writes a record.
+    fn put(&self, s: &mut [u64], index: usize, start: u64, end: u64) {
+        let at = self.at + index * RECORD_WORDS;
+        s[at..at + RECORD_WORDS].copy_from_slice(&[start, end, seal(start, end)]);
+    }
+
+    /// Moves the records from `from` on to `to`.
+    fn shift(&mut self, s: &mut [u64], from: usize, to: usize) {
+        let words = |index: usize| self.at + index * RECORD_WORDS;
+        s.copy_within(words(from)..words(self.count), words(to));
+        self.count = self.count + to - from;
+    }
+
+    /// Returns the number of areas that begin below a frame, if all records are sound.
+    fn below(&self, s: &[u64], frame: u64) -> Result<usize, WordFault> {
+        let mut below = 0;
+        self.each(s, &mut |start, _| below += usize::from(start < frame))?;
+        Ok(below)
+    }
+
+    /// Sets `solid` anew.
+    fn choose_solid(&mut self, s: &[u64]) -> Result<(), WordFault> {
+        let mut solid = Extent::default();
+        self.each(s, &mut |start, end| {
+            let part = whole_words(start, end);
+            if part.count > solid.count {
+                solid = part;
+            }
+        })?;
+        self.solid = solid;
+        Ok(())
+    }
+
+    /// Adds the frames `start..end`, joined with the areas that they touch. O(a).
+    ///
+    /// # Errors
+    /// The record that is not as it was written. Inside: a frame is in an area already, or there is
+    /// no room.
+    pub(crate) fn add(
+        &mut self,
+        s: &mut [u64],
+        start: u64,
+        end: u64,
+    ) -> Result<Result<(), FrameHotplugError>, WordFault> {
+        let at = self.below(s, start)?;
+        let before = at.checked_sub(1).map(|before| self.area(s, before)).transpose()?;
+        let next = (at < self.count).then(|| self.area(s, at)).transpose()?;
+        let shared = match (before, next) {
+            (Some(before), _) if before.1 > start => Some(start),
+            (_, Some(next)) if next.0 < end => Some(next.0),
+            _ => None,
+        };
+        if let Some(frame) = shared {
+            return Ok(Err(FrameHotplugError::Present { frame: Pfn::new(frame) }));
+        }
+        let before = before.filter(|before| before.1 == start);
+        match (before, next.filter(|next| next.0 == end)) {
+            (Some(before), Some(next)) => {
+                self.put(s, at - 1, before.0, next.1);
+                self.shift(s, at + 1, at);
+            }
+            (Some(before), None) => self.put(s, at - 1, before.0, end),
+            (None, Some(next)) => self.put(s, at, start, next.1),
+            (None, None) if self.count == self.room => return Ok(Err(self.full())),
+            (None, None) => {
+                self.shift(s, at, at + 1);
+                self.put(s, at, start, end);
+            }
+        }
+        self.choose_solid(s).map(Ok)
+    }
+
+    /// Removes the frames `start..end`, all of one area. O(a).
+    ///
+    /// # Errors
+    /// The record that is not as it was written. Inside: they are not of one area, or what they leave of it
+    /// is two areas and there is room for one.
+    pub(crate) fn remove(
+        &mut self,
+        s: &mut [u64],
+        start: u64,
+        end: u64,
+    ) -> Result<Result<(), FrameHotplugError>, WordFault> {
+        let absent = FrameHotplugError::Absent { frame: Pfn::new(start) };
+        let Some(at) = self.below(s, start + 1)?.checked_sub(1) else { return Ok(Err(absent)) };
+        let (first, past) = self.area(s, at)?;
+        if past < end {
+            let frame = Pfn::new(past.max(start));
+            return Ok(Err(FrameHotplugError::Absent { frame }));
+        }
+        match (first < start, end < past) {
+            (false, false) => self.shift(s, at + 1, at),
+            (true, false) => self.put(s, at, first, start),
+            (false, true) => self.put(s, at, end, past),
+            (true, true) if self.count == self.room => return Ok(Err(self.full())),
+            (true, true) => {
+                self.shift(s, at, at + 1);
+                self.put(s, at, first, start);
+                self.put(s, at + 1, end, past);
+            }
+        }
+        self.choose_solid(s).map(Ok)
+    }
+
+    fn full(&self) -> FrameHotplugError {
+        FrameHotplugError::TooManyAreas { areas: self.room }
     }
 
     /// The area of a record.

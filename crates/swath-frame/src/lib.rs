@@ -9,11 +9,14 @@ pub mod allocator;
 pub(crate) mod areas;
 pub mod bits;
 pub mod buddy;
+pub mod contiguous;
 pub mod front;
 pub mod hardening;
+pub mod hotplug;
 pub mod layout;
 pub mod machine;
 pub mod map;
+pub mod reclaim;
 pub mod reserve;
 pub mod segment;
 #[cfg(feature = "testing")]
@@ -25,7 +28,9 @@ pub use buddy::{
     BestFit, BuddyConfig, BuddyConfigError, ByFit, CLASSES_MAX, Fit, FreeRuns, HeadOfList,
     PageBuddy, QuickFit, Rule,
 };
+pub use contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
 pub use hardening::{Checked, Hardening, Trusting, WordFault};
+pub use hotplug::{FrameHotplug, FrameHotplugError};
 pub use layout::{Layout, LayoutConfig, ZoneKind};
 pub use machine::{
     BlockRequest, HotplugError, Isolation, Machine, MachineConfig, MachineHandle, MemoryUnit,

@@ -78,15 +78,24 @@ pub enum MemoryMapError {
     /// No range holds a whole frame.
     #[error("no range holds a whole frame")]
     NoFrame,
+    /// The span that a map was to reach over does not hold an area, or has no end.
+    #[error("area {area} does not lie in the span {span}")]
+    Narrow {
+        /// The first such area.
+        area: Extent,
+        /// The span.
+        span: Extent,
+    },
 }
 
 /// The frames that exist, as areas with vacuums between them.
 ///
 /// Invariants: at least one area; no area is empty; areas ascend, and between
-/// two neighbours there is at least one frame that is not usable.
+/// two neighbours there is at least one frame that is not usable; all lie in `span`.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryMap<'m> {
     areas: &'m [Extent],
+    span: Extent,
     total_frames: u64,
 }
 
@@ -146,10 +155,25 @@ impl<'m> MemoryMap<'m> {
             }
         }
         let areas = &storage[..used];
-        if areas.is_empty() {
+        let ([first, ..], [.., last]) = (areas, areas) else {
             return Err(MemoryMapError::NoFrame);
+        };
+        let span = Extent::between(first.start, last.end());
+        Ok(Self { areas, span, total_frames: areas.iter().map(|area| area.count).sum() })
+    }
+
+    /// The same frames in a longer span: what is laid out for this map has room for memory that comes
+    /// late, anywhere in `span` ([`FrameHotplug`](crate::FrameHotplug)).
+    ///
+    /// # Errors
+    /// [`MemoryMapError::Narrow`] with the first area that is not in `span`.
+    pub fn reaching(self, span: Extent) -> Result<Self, MemoryMapError> {
+        let endless = span.checked_end().is_none();
+        let outside = |area: &&Extent| endless || area.intersect(span) != **area;
+        match self.areas.iter().find(outside) {
+            Some(&area) => Err(MemoryMapError::Narrow { area, span }),
+            None => Ok(Self { span, ..self }),
         }
-        Ok(Self { areas, total_frames: areas.iter().map(|area| area.count).sum() })
     }
 
     /// The areas, ascending.
@@ -159,14 +183,10 @@ impl<'m> MemoryMap<'m> {
     }
 
     /// From the first frame of the first area to the last of the last area,
-    /// vacuums included.
+    /// vacuums included, or as far as the map was told to [reach](Self::reaching).
     #[inline]
     pub fn span(&self) -> Extent {
-        match self.areas {
-            [] => Extent::default(),
-            [first, .., last] => Extent::between(first.start, last.end()),
-            [only] => *only,
-        }
+        self.span
     }
 
     /// Returns the number of frames in all areas.

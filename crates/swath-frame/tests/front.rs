@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use lock_api::{GuardSend, RawMutex};
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::front::{Front, FrontError, NoSuchCpu, Slot};
+use swath_frame::front::{Front, FrontError, NoSuchCpu, OnCpu, Slot};
+use swath_frame::testing::ranges;
 use swath_frame::{
-    BuddyConfig, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError, MemoryMap,
+    BuddyConfig, ByteRange, ContiguousAllocator, ContiguousError, ContiguousRequest,
+    FrameAllocateError, FrameAllocator, FrameFreeError, FrameHotplug, FrameHotplugError, MemoryMap,
     PageBuddy,
 };
 
@@ -585,4 +587,191 @@ fn racing_double_frees_succeed_once() {
         assert_eq!(front.free_frames(), freed.into_inner());
         front.check().unwrap();
     }
+}
+
+/// A CPU's view whose slots are emptied before a contiguous request, so that the lowest run of all free
+/// frames is the answer.
+struct Drained<'f, 'm, A>(&'f Front<'m, YieldLock, A>, OnCpu<'f, 'm, YieldLock, A>);
+
+impl<A: FrameAllocator> FrameAllocator for Drained<'_, '_, A> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        self.1.allocate_block(frames_max)
+    }
+
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.1.allocate_aligned(order)
+    }
+
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        self.1.free(extent)
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.1.free_frames()
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.1.total_frames()
+    }
+
+    /// A request that fails may have emptied the slots: the same frames, if not the same blocks.
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        let mut frames = Vec::new();
+        self.1.for_each_free(&mut |block| frames.extend(block.iter()));
+        frames.sort_unstable();
+        frames.into_iter().for_each(|frame| visit(Extent::new(frame, 1)));
+    }
+}
+
+impl<A: ContiguousAllocator> ContiguousAllocator for Drained<'_, '_, A> {
+    fn allocate_contiguous(
+        &mut self,
+        request: &ContiguousRequest,
+    ) -> Result<Extent, ContiguousError> {
+        self.0.drain();
+        self.1.allocate_contiguous(request)
+    }
+}
+
+impl<A: FrameHotplug> FrameHotplug for Drained<'_, '_, A> {
+    fn span(&self) -> Extent {
+        self.1.span()
+    }
+
+    fn add_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        self.1.add_frames(extent)
+    }
+
+    fn remove_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        self.1.remove_frames(extent)
+    }
+}
+
+/// Calls `test` with a front over a page buddy system of `areas`, to which frames of `span` may be added.
+fn with_reaching(
+    areas: &[Extent],
+    span: Extent,
+    cpus: usize,
+    test: impl FnOnce(&MemoryMap<'_>, &Front<'_, YieldLock, PageBuddy<Vec<u64>>>),
+) {
+    let ranges: Vec<ByteRange> = areas.iter().copied().map(ByteRange::of_frames).collect();
+    let mut storage = vec![Extent::default(); areas.len()];
+    let map = MemoryMap::new(&ranges, &mut storage).unwrap().reaching(span).unwrap();
+    let words = PageBuddy::<Vec<u64>>::storage_words(&map, BuddyConfig::PBS_ARMV8);
+    let buddy = PageBuddy::<_>::new(&map, BuddyConfig::PBS_ARMV8, vec![0; words]).unwrap();
+    let len = Front::<YieldLock, _>::bits_len_reaching(&buddy, span);
+    let mut bits: Vec<_> = (0..len).map(|_| AtomicUsize::new(0)).collect();
+    let mut slots = slots(cpus);
+    let front = Front::new_reaching(buddy, span, &mut slots, &mut bits).unwrap();
+    test(&map, &front);
+}
+
+#[test]
+fn ranges_agree_with_a_set_of_frames() {
+    for seed in 0..12 {
+        let mut random = Random::new(seed);
+        let base = random.below(2000);
+        let areas = [Extent::new(Pfn::new(base + random.below(500)), 1 + random.below(1500))];
+        let span = Extent::new(Pfn::new(base), 2000 + random.below(1500));
+        with_reaching(&areas, span, 1, |map, front| {
+            let mut view = Drained(front, front.on(0).unwrap());
+            ranges::conform(map, &mut view, random, 200, &mut |_, _| {
+                assert_eq!(front.check(), Ok(()), "seed {seed}");
+                assert_eq!(front.fault(), None, "seed {seed}");
+            });
+        });
+    }
+}
+
+/// What lies in a slot is free: a run that needs it is found, and it can be removed.
+#[test]
+fn slots_are_emptied_for_a_range() {
+    let all = Extent::new(Pfn::new(0), 1024);
+    with_reaching(&[all], all, 2, |_, front| {
+        let mut cpu = front.on(1).unwrap();
+        let frames: Vec<Pfn> = (0..20).map(|_| cpu.allocate_frame().unwrap()).collect();
+        frames.iter().for_each(|&frame| cpu.free_frame(frame).unwrap());
+        let request = ContiguousRequest { upper: Pfn::new(20), ..ContiguousRequest::new(20) };
+        let run = front.allocate_contiguous(&request).unwrap();
+        assert_eq!(run, Extent::new(Pfn::new(0), 20));
+        cpu.free(run).unwrap();
+        let frame = cpu.allocate_frame().unwrap();
+        let in_use = FrameHotplugError::InUse { frame };
+        assert_eq!(front.remove_frames(all), Err(in_use));
+        cpu.free_frame(frame).unwrap();
+        front.remove_frames(all).unwrap();
+        assert_eq!((front.total_frames(), front.free_frames()), (0, 0));
+        assert_eq!(cpu.free_frame(frame), Err(FrameFreeError::Foreign { frame }));
+        assert_eq!(cpu.allocate_frame(), None);
+        front.add_frames(Extent::new(Pfn::new(512), 64)).unwrap();
+        assert!(front.add_frames(Extent::new(Pfn::new(1000), 64)).is_err());
+        assert_eq!(cpu.allocate_frame(), Some(Pfn::new(512)));
+        front.check().unwrap();
+    });
+}
+
+/// Threads take and free while one removes and adds pieces of memory again: no frame is out twice, or out
+/// and removed, and all are there at the end.
+#[test]
+fn memory_comes_and_goes_under_load() {
+    const FRAMES: u64 = 1 << 14;
+    let all = Extent::new(Pfn::new(0), FRAMES);
+    with_reaching(&[all], all, 3, |_, front| {
+        let owned: Vec<AtomicBool> = (0..FRAMES).map(|_| AtomicBool::new(false)).collect();
+        let own = |extent: Extent, is: bool| {
+            for frame in extent.iter() {
+                assert_ne!(owned[frame.raw() as usize].swap(is, Ordering::Relaxed), is, "{frame}");
+            }
+        };
+        let barrier = Barrier::new(3);
+        std::thread::scope(|scope| {
+            let (own, barrier) = (&own, &barrier);
+            for cpu in 0..2 {
+                scope.spawn(move || {
+                    let (mut random, mut held) = (Random::new(cpu as u64), Vec::new());
+                    let mut view = front.on(cpu).unwrap();
+                    barrier.wait();
+                    for _ in 0..40_000 {
+                        if random.below(2) == 0 {
+                            let Some(block) = view.allocate_block(1 + random.below(70)) else {
+                                continue;
+                            };
+                            own(block, true);
+                            held.push(block);
+                        } else if !held.is_empty() {
+                            let block = held.swap_remove(random.index(held.len()));
+                            own(block, false);
+                            view.free(block).unwrap();
+                        }
+                    }
+                    for block in held {
+                        own(block, false);
+                        view.free(block).unwrap();
+                    }
+                });
+            }
+            scope.spawn(move || {
+                let mut random = Random::new(7);
+                let mut gone = Vec::new();
+                barrier.wait();
+                for _ in 0..20_000 {
+                    let piece = Extent::new(Pfn::new(64 * random.below(FRAMES / 64)), 64);
+                    if random.below(2) == 0 && front.remove_frames(piece).is_ok() {
+                        own(piece, true);
+                        gone.push(piece);
+                    } else if !gone.is_empty() {
+                        let piece = gone.swap_remove(random.index(gone.len()));
+                        own(piece, false);
+                        front.add_frames(piece).unwrap();
+                    }
+                }
+                for piece in gone {
+                    own(piece, false);
+                    front.add_frames(piece).unwrap();
+                }
+            });
+        });
+        assert_eq!((front.total_frames(), front.free_frames()), (FRAMES, FRAMES));
+        assert_eq!((front.check(), front.fault()), (Ok(()), None));
+    });
 }

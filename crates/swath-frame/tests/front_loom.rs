@@ -13,7 +13,9 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::front::{Front, Slot};
-use swath_frame::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use swath_frame::{
+    FrameAllocateError, FrameAllocator, FrameFreeError, FrameHotplug, FrameHotplugError,
+};
 
 /// A lock whose waiting threads stand still: the checker need not look at
 /// every turn of a spinning one. Its parts cannot be made in a constant, so
@@ -337,6 +339,87 @@ fn blocks_are_handed_out_once() {
         front.check().unwrap();
         held.for_each(|block| assert_eq!({ cpu }.free(block), Ok(())));
         assert_eq!(front.free_frames(), 8);
+        front.check().unwrap();
+    });
+}
+
+impl FrameHotplug for Pool {
+    fn span(&self) -> Extent {
+        Extent::new(Pfn::new(self.first), 64)
+    }
+
+    fn add_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        for frame in extent.iter() {
+            let bit = 1 << (frame.raw() - self.first);
+            assert!(self.all & bit == 0, "{frame} is there already");
+            self.all |= bit;
+            self.free |= bit;
+        }
+        Ok(())
+    }
+
+    fn remove_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        let bit = |frame: Pfn| 1 << (frame.raw() - self.first);
+        if let Some(frame) = extent.iter().find(|&frame| self.free & bit(frame) == 0) {
+            return Err(FrameHotplugError::InUse { frame });
+        }
+        let bits = extent.iter().map(bit).fold(0, |bits, bit| bits | bit);
+        self.all &= !bits;
+        self.free &= !bits;
+        Ok(())
+    }
+}
+
+/// Frames are removed, and perhaps come again, while two wrong frees of them, one alone and
+/// one in a run, go on: neither succeeds, and nothing is in circulation that is not there.
+#[test]
+fn what_is_removed_cannot_be_freed() {
+    for (comes_again, count) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
+        explore(move || {
+            let front = front(Pool::new(0, 4, 4), 2);
+            let other = Arc::clone(&front);
+            let there = thread::spawn(move || {
+                let mut cpu = other.on(1).unwrap();
+                (0..2).map(|_| cpu.free(Extent::new(Pfn::new(2), count)).is_ok()).collect()
+            });
+            let gone = Extent::new(Pfn::new(2), 2);
+            front.remove_frames(gone).unwrap();
+            assert_eq!(front.total_frames(), 2);
+            if comes_again {
+                front.add_frames(gone).unwrap();
+            }
+            let freed: Vec<bool> = there.join().unwrap();
+            assert_eq!(freed, [false, false]);
+            front.check().unwrap();
+            assert_eq!(front.fault(), None);
+            assert_eq!(front.free_frames(), if comes_again { 4 } else { 2 });
+        });
+    }
+}
+
+/// One CPU takes and frees while another removes what is free by chance and adds it again: a frame that
+/// is out is not removed, and all come back.
+#[test]
+fn what_is_out_is_not_removed() {
+    explore(|| {
+        let front = front(Pool::new(0, 4, 2), 2);
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || {
+            let cpu = other.on(1).unwrap();
+            let frame = cpu.allocate_frame();
+            frame.inspect(|&frame| cpu.free_frame(frame).unwrap());
+            cpu.allocate_frame()
+        });
+        let part = Extent::new(Pfn::new(0), 2);
+        let removed = front.remove_frames(part);
+        let held = there.join().unwrap();
+        assert!(removed.is_err() || held.is_none_or(|frame| !part.contains(frame)));
+        front.check().unwrap();
+        if removed.is_ok() {
+            front.add_frames(part).unwrap();
+        }
+        held.inspect(|&frame| front.on(0).unwrap().free_frame(frame).unwrap());
+        assert_eq!((front.total_frames(), front.free_frames()), (4, 4));
         front.check().unwrap();
     });
 }

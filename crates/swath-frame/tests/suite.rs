@@ -19,6 +19,7 @@ mod map;
 mod page_buddy;
 mod pages_conformance;
 mod quick_fit;
+mod ranges;
 mod reservation;
 mod reservation_model;
 mod runs;

@@ -15,6 +15,7 @@ pub mod fit;
 pub mod page_buddy;
 pub(crate) mod plausible;
 pub mod quick_fit;
+pub(crate) mod range;
 pub mod rule;
 pub(crate) mod state;
 

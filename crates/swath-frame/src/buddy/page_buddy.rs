@@ -55,10 +55,13 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::areas::RECORD_WORDS;
 use crate::buddy::config::BuddyConfig;
 use crate::buddy::rule::{HeadOfList, Rule};
 use crate::buddy::state::State;
+use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
 use crate::hardening::{Checked, Hardening, Latch, Trusting, WordFault};
+use crate::hotplug::{FrameHotplug, FrameHotplugError};
 use crate::map::MemoryMap;
 
 /// The frame allocator of the PBS paper, with the list orders of a
@@ -113,9 +116,14 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageBuddy<W, R, H> {
         State::<R, H>::storage_words(map, config)
     }
 
+    /// The words for each area that is to come late ([`add_frames`](FrameHotplug::add_frames)) and touches no
+    /// other, or that a removal leaves, beyond [`storage_words`](Self::storage_words): the checked tier keeps a
+    /// record of it.
+    pub const LATE_AREA_WORDS: usize = if H::CHECKED { RECORD_WORDS } else { 0 };
+
     /// An allocator for the frames of `map`, all of them free. Overwrites
     /// what `storage` holds; words beyond
-    /// [`storage_words`](Self::storage_words) are not used. O(words).
+    /// [`storage_words`](Self::storage_words) are room for areas that come late. O(words).
     ///
     /// # Errors
     /// [`BuildError`] if `storage` is too small, or the map's span too long
@@ -267,5 +275,37 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> FrameAllocator for Page
 
     fn fault(&self) -> Option<WordFault> {
         self.state.latch.fault()
+    }
+}
+
+impl<W, R, H> ContiguousAllocator for PageBuddy<W, R, H>
+where
+    W: DerefMut<Target = [u64]>,
+    R: Rule,
+    H: Hardening,
+{
+    /// O(r·C·L) for the r free runs below the one found that have a whole block of the largest order of
+    /// which each run of that length has one.
+    fn allocate_contiguous(
+        &mut self,
+        request: &ContiguousRequest,
+    ) -> Result<Extent, ContiguousError> {
+        self.state.allocate_contiguous(&mut self.storage, request)
+    }
+}
+
+impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> FrameHotplug for PageBuddy<W, R, H> {
+    fn span(&self) -> Extent {
+        self.state.span
+    }
+
+    /// O(n/64 + C·L + C·2^G/64) for n frames; in the checked tier O(a) more for a areas.
+    fn add_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        self.state.add_frames(&mut self.storage, extent)
+    }
+
+    /// O(n/64 + u·C·L) for n frames in u units; in the checked tier O(a) more for a areas.
+    fn remove_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        self.state.remove_frames(&mut self.storage, extent)
     }
 }

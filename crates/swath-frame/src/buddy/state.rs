@@ -35,7 +35,7 @@ pub(crate) struct State<R, H: Hardening> {
     /// as `allocated_words`; its bits are the units of class 0.
     pub(crate) allocated_words: usize,
     pub(crate) span: Extent,
-    total: u64,
+    pub(crate) total: u64,
     pub(crate) free: u64,
     pub(crate) rule: R,
     /// In the checked tier, the areas, after the classes in the storage.
@@ -167,8 +167,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             // Holes are what is allocated for ever.
             s[..self.allocated_words].fill(u64::MAX);
             self.areas = Areas::new(map, s, at as usize);
-            let solid = self.areas.solid.start.raw();
-            self.solid_word = (solid.saturating_sub(self.classes[0].base) / 64) as usize;
+            self.note_solid();
             return Ok(());
         }
         let allocated = &mut s[..self.allocated_words];
@@ -177,6 +176,12 @@ impl<R: Rule, H: Hardening> State<R, H> {
             set(allocated, self.frame(area.start.raw()), area.count as usize);
         }
         Ok(())
+    }
+
+    /// Sets `solid_word` anew.
+    pub(crate) fn note_solid(&mut self) {
+        let solid = self.areas.solid.start.raw();
+        self.solid_word = (solid.saturating_sub(self.classes[0].base) / 64) as usize;
     }
 
     /// Makes all frames of `map` free; all are allocated so far.

@@ -43,8 +43,8 @@ pub(super) const UNIT_WORDS: usize = 1 + 2 * WORDS;
 
 /// The words of a unit. First a bit for each part that a user got as a part of an aligned block and
 /// still holds **whole**; then for each `BITS` frames a bit for each that a user holds, and one for
-/// each that is the front's. What is not the front's is held, too, so that a single bit says whether
-/// a frame may go out.
+/// each that is the front's. What never was the front's is held, too, so that a single bit says whether
+/// a frame may go out; what has been removed is neither.
 ///
 /// The frames of a part that is held whole have no bit of users', so that such a block is taken and
 /// comes back in one step. The first who frees less of it turns it into bits of frames, under
@@ -248,7 +248,7 @@ impl<'m> Bits<'m> {
     }
 
     /// Notes that no user holds a frame any more; returns false if none did, or if it is not the
-    /// front's, or held in a whole part: then [`give_or_take`](Self::give_or_take) has to follow.
+    /// front's, or held in a whole part: then [`give_held`](Self::give_held) has to follow.
     #[inline]
     pub(super) fn give(&self, index: u64) -> bool {
         let Some(unit) = self.unit(index) else { return false };
@@ -256,14 +256,17 @@ impl<'m> Bits<'m> {
         // With nothing before it, the first step is one instruction on x86-64. It acquires for the
         // reason given in `clear_all`.
         let held = used.fetch_and(!bit, Acquire) & bit != 0;
-        held && owned.load(Relaxed) & bit != 0
+        if held && owned.load(Relaxed) & bit == 0 {
+            // A frame that never was the front's: no free of it is right, so none can miss the bit meanwhile.
+            used.fetch_or(bit, Release);
+            return false;
+        }
+        held
     }
 
-    /// As [`give`](Self::give) where that said no, with the allocator's lock held; a frame that is
-    /// not the front's is held again.
-    pub(super) fn give_or_take(&self, index: u64) -> bool {
+    /// As [`give`](Self::give) where that said no, with the allocator's lock held.
+    pub(super) fn give_held(&self, index: u64) -> bool {
         if !self.is_owned(index) {
-            self.take(index);
             return false;
         }
         if let Some(unit) = self.unit(index) {
@@ -335,6 +338,17 @@ impl<'m> Bits<'m> {
             for (word, bits) in words(start, end) {
                 used(unit, word).fetch_and(!bits, Relaxed);
                 owned(unit, word).fetch_or(bits, Relaxed);
+            }
+        }
+    }
+
+    /// Makes the frames `start..end`, which no user holds, the front's no more. Their bits of users stay
+    /// clear: a wrong free that saw them as the front's before must not find them held. Who calls it
+    /// holds the allocator's lock.
+    pub(super) fn disown_range(&self, start: u64, end: u64) {
+        for (unit, start, end) in self.units(start, end) {
+            for (word, bits) in words(start, end) {
+                owned(unit, word).fetch_and(!bits, Relaxed);
             }
         }
     }

@@ -6,11 +6,13 @@ use lock_api::{MutexGuard, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
 use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
 use crate::front::blocks::{Wrong, is_block};
 use crate::front::held::Held;
 use crate::front::shared::{Front, NoSuchCpu, Slot};
 use crate::hardening::WordFault;
+use crate::hotplug::{FrameHotplug, FrameHotplugError};
 
 /// The longest run that a slot serves whatever its length.
 const RUN_FRAMES: u64 = 64;
@@ -334,5 +336,28 @@ impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
     #[inline]
     fn allocate_frame(&mut self) -> Option<Pfn> {
         OnCpu::allocate_frame(self)
+    }
+}
+
+impl<R: RawMutex, A: ContiguousAllocator> ContiguousAllocator for OnCpu<'_, '_, R, A> {
+    fn allocate_contiguous(
+        &mut self,
+        request: &ContiguousRequest,
+    ) -> Result<Extent, ContiguousError> {
+        self.front.allocate_contiguous(request)
+    }
+}
+
+impl<R: RawMutex, A: FrameHotplug> FrameHotplug for OnCpu<'_, '_, R, A> {
+    fn span(&self) -> Extent {
+        self.front.shared.lock().span()
+    }
+
+    fn add_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        self.front.add_frames(extent)
+    }
+
+    fn remove_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        self.front.remove_frames(extent)
     }
 }

@@ -6,9 +6,11 @@ use lock_api::{Mutex, MutexGuard, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
 use crate::front::bits::{Bits, UNIT_FRAMES, UNIT_WORDS};
 use crate::front::held::Held;
 use crate::hardening::{Table, WordFault};
+use crate::hotplug::{FrameHotplug, FrameHotplugError};
 
 // The model checker has to see every atomic access.
 #[cfg(not(loom))]
@@ -118,9 +120,11 @@ pub struct Front<'m, R, A> {
 }
 
 /// The first frame, a multiple of `UNIT_FRAMES`, and the units that reach from it
-/// past the last free frame.
-fn span(allocator: &impl FrameAllocator) -> (u64, usize) {
-    let (mut first, mut end) = (u64::MAX, 0);
+/// past the last frame of `reach` and the last that is free.
+fn span(allocator: &impl FrameAllocator, reach: Extent) -> (u64, usize) {
+    let end = reach.checked_end().map_or(u64::MAX, Pfn::raw);
+    let (mut first, mut end) =
+        if reach.is_empty() { (u64::MAX, 0) } else { (reach.start.raw(), end) };
     allocator.for_each_free(&mut |extent| {
         first = first.min(extent.start.raw());
         end = end.max(extent.end().raw());
@@ -134,7 +138,13 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Counts the words of bits that a front over `allocator` needs. O(free
     /// blocks).
     pub fn bits_len(allocator: &A) -> usize {
-        UNIT_WORDS.saturating_mul(span(allocator).1)
+        Self::bits_len_reaching(allocator, Extent::default())
+    }
+
+    /// Counts the words of bits that a front over `allocator` needs to which frames of `reach` may be
+    /// added. O(free blocks).
+    pub fn bits_len_reaching(allocator: &A, reach: Extent) -> usize {
+        UNIT_WORDS.saturating_mul(span(allocator, reach).1)
     }
 
     /// A front over `allocator`, with as many CPUs as `slots`, which start
@@ -148,10 +158,24 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         slots: &'m mut [Slot<R>],
         bits: &'m mut [AtomicUsize],
     ) -> Result<Self, FrontError> {
+        Self::new_reaching(allocator, Extent::default(), slots, bits)
+    }
+
+    /// Like [`new`](Self::new), but frames of `reach`, which may all be missing yet, can be
+    /// [added](Self::add_frames).
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn new_reaching(
+        allocator: A,
+        reach: Extent,
+        slots: &'m mut [Slot<R>],
+        bits: &'m mut [AtomicUsize],
+    ) -> Result<Self, FrontError> {
         if slots.is_empty() {
             return Err(FrontError::NoSlots);
         }
-        let (first, units) = span(&allocator);
+        let (first, units) = span(&allocator, reach);
         let (needed, given) = (UNIT_WORDS.saturating_mul(units), bits.len());
         let bits = bits.get_mut(..needed).ok_or(FrontError::BitsTooShort { needed, given })?;
         bits.fill_with(|| AtomicUsize::new(0));
@@ -349,14 +373,25 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// the other into it and asks again.
     fn insist<T>(
         &self,
-        mut ask: impl FnMut(&mut A) -> Result<T, FrameAllocateError>,
+        ask: impl FnMut(&mut A) -> Result<T, FrameAllocateError>,
     ) -> Result<T, FrameAllocateError> {
+        self.insist_while(ask, |refused| {
+            matches!(
+                refused,
+                FrameAllocateError::OutOfFrames { .. } | FrameAllocateError::NoBlock { .. }
+            )
+        })
+    }
+
+    /// As [`insist`](Self::insist) while `short` says that more free frames may help.
+    fn insist_while<T, E>(
+        &self,
+        mut ask: impl FnMut(&mut A) -> Result<T, E>,
+        short: impl Fn(&E) -> bool,
+    ) -> Result<T, E> {
         let mut answer = ask(&mut self.shared.lock());
         for (at, slot) in self.slots.iter().enumerate() {
-            if !matches!(
-                answer,
-                Err(FrameAllocateError::OutOfFrames { .. } | FrameAllocateError::NoBlock { .. })
-            ) {
+            if !answer.as_ref().is_err_and(&short) {
                 break;
             }
             let mut held = slot.held.lock();
@@ -413,7 +448,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     #[inline(never)]
     pub(super) fn clear_or_refuse(&self, index: u64) -> Result<(), FrameFreeError> {
         let _none_under_way = self.shared.lock();
-        if self.bits.give_or_take(index) { Ok(()) } else { Err(self.refusal(index)) }
+        if self.bits.give_held(index) { Ok(()) } else { Err(self.refusal(index)) }
     }
 
     /// Returns the reason why the frame of a clear bit cannot be freed.
@@ -424,6 +459,64 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         } else {
             FrameFreeError::Foreign { frame }
         }
+    }
+}
+
+impl<R: RawMutex, A: ContiguousAllocator> Front<'_, R, A> {
+    /// Allocates a run that meets a request, as
+    /// [`ContiguousAllocator::allocate_contiguous`] does: the slots are emptied if that is what it takes.
+    /// The allocator's lock is held for its search.
+    ///
+    /// # Errors
+    /// A [`ContiguousError`]; no frame is allocated.
+    pub fn allocate_contiguous(
+        &self,
+        request: &ContiguousRequest,
+    ) -> Result<Extent, ContiguousError> {
+        let ask = |shared: &mut A| {
+            let run = shared.allocate_contiguous(request)?;
+            self.mark(run).map_err(|_| ContiguousError::Corrupt(self.bit_fault(run.start.raw())))
+        };
+        self.insist_while(ask, |refused| {
+            matches!(refused, ContiguousError::OutOfFrames { .. } | ContiguousError::NoRun { .. })
+        })
+    }
+}
+
+impl<R: RawMutex, A: FrameHotplug> Front<'_, R, A> {
+    /// Adds frames, free from now on, on whichever CPU. O(the allocator's cost + count / 64).
+    ///
+    /// # Errors
+    /// As [`FrameHotplug::add_frames`]; [`FrameHotplugError::OutOfSpan`], too, if the front was not made to
+    /// [reach](Self::new_reaching) there.
+    pub fn add_frames(&self, extent: Extent) -> Result<(), FrameHotplugError> {
+        let mut shared = self.shared.lock();
+        let end = extent.checked_end().ok_or(FrameHotplugError::Overflow { extent })?.raw();
+        let bits = Extent::new(Pfn::new(self.first), UNIT_FRAMES * self.bits.0.len() as u64);
+        let span = shared.span().intersect(bits);
+        if !extent.is_empty() && extent.intersect(span) != extent {
+            let frame = if span.contains(extent.start) { span.end() } else { extent.start };
+            return Err(FrameHotplugError::OutOfSpan { frame, span });
+        }
+        shared.add_frames(extent)?;
+        // Nobody has them before the lock is free again.
+        self.bits.own_range(extent.start.raw() - self.first, end - self.first);
+        Ok(())
+    }
+
+    /// Removes frames that no user holds, out of the slots, too. O(the allocator's cost + count / 64 + the cost
+    /// of emptying the slots where they hold some of them).
+    ///
+    /// # Errors
+    /// As [`FrameHotplug::remove_frames`].
+    pub fn remove_frames(&self, extent: Extent) -> Result<(), FrameHotplugError> {
+        let ask = |shared: &mut A| {
+            shared.remove_frames(extent)?;
+            let start = extent.start.raw().saturating_sub(self.first);
+            self.bits.disown_range(start, start + extent.count);
+            Ok(())
+        };
+        self.insist_while(ask, |refused| matches!(refused, FrameHotplugError::InUse { .. }))
     }
 }
 

@@ -20,16 +20,16 @@ use crate::map::MemoryMap;
 /// The frames of a map and which of them are free.
 #[derive(Clone, Debug)]
 pub struct FrameOracle {
-    frames: BTreeSet<u64>,
-    free: BTreeSet<u64>,
-    place: SeedStep,
+    pub(super) frames: BTreeSet<u64>,
+    pub(super) free: BTreeSet<u64>,
+    pub(super) place: SeedStep,
 }
 
 /// The position of a run, for the messages.
 #[derive(Clone, Copy, Debug)]
-struct SeedStep {
-    seed: u64,
-    step: usize,
+pub(super) struct SeedStep {
+    pub(super) seed: u64,
+    pub(super) step: usize,
 }
 
 impl fmt::Display for SeedStep {
@@ -51,12 +51,12 @@ impl FrameOracle {
         &self.free
     }
 
-    fn is_allocated(&self, frame: u64) -> bool {
+    pub(super) fn is_allocated(&self, frame: u64) -> bool {
         self.frames.contains(&frame) && !self.free.contains(&frame)
     }
 
     /// Takes frames, which have to be free.
-    fn allocate(&mut self, extent: Extent) {
+    pub(super) fn allocate(&mut self, extent: Extent) {
         let place = self.place;
         for frame in extent.iter() {
             assert!(
@@ -67,7 +67,7 @@ impl FrameOracle {
     }
 
     /// Returns what freeing `extent` has to return, and frees if that is `Ok`.
-    fn free_extent(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+    pub(super) fn free_extent(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
@@ -260,7 +260,7 @@ pub fn conform<A: FrameAllocator>(
 }
 
 /// Mostly small, now and then hundreds, now and then nothing.
-fn size(random: &mut Random) -> u64 {
+pub(super) fn size(random: &mut Random) -> u64 {
     match random.below(8) {
         0 => 0,
         1..=3 => 1 + random.below(4),
@@ -269,7 +269,7 @@ fn size(random: &mut Random) -> u64 {
     }
 }
 
-fn agree<A: FrameAllocator>(allocator: &A, oracle: &FrameOracle) {
+pub(super) fn agree<A: FrameAllocator>(allocator: &A, oracle: &FrameOracle) {
     let place = oracle.place;
     let mut seen = BTreeSet::new();
     allocator.for_each_free(&mut |block| {
@@ -283,7 +283,7 @@ fn agree<A: FrameAllocator>(allocator: &A, oracle: &FrameOracle) {
 }
 
 /// A request for `count` frames: all or nothing.
-fn request<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, count: u64) {
+pub(super) fn request<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, count: u64) {
     let place = oracle.place;
     let before = blocks(allocator);
     let free = oracle.free.len() as u64;
@@ -335,7 +335,11 @@ fn request_aligned<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracl
 }
 
 /// Frees a run of allocated frames, whichever requests they came from.
-fn free<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, random: &mut Random) {
+pub(super) fn free<A: FrameAllocator>(
+    allocator: &mut A,
+    oracle: &mut FrameOracle,
+    random: &mut Random,
+) {
     let place = oracle.place;
     let held = oracle.frames.len() - oracle.free.len();
     if held == 0 {
