@@ -3,10 +3,10 @@
 use core::cell::{RefCell, RefMut};
 use core::ffi::c_void;
 
-use swath_arch::{Extent, Order};
+use swath_arch::{Extent, Order, Pfn};
 use swath_frame::{
-    BestFit, BuddyConfig, BuildError, FrameAllocateError, FrameAllocator, FrameFreeError,
-    HeadOfList, PageBuddy,
+    BestFit, BuddyConfig, BuildError, ContiguousAllocator, ContiguousRequest, FrameAllocateError,
+    FrameAllocator, FrameFreeError, FrameHotplug, HeadOfList, PageBuddy,
 };
 
 use crate::map::{swath_extent, swath_map};
@@ -304,6 +304,123 @@ pub unsafe extern "C" fn swath_frames_allocate_aligned(
         unsafe { put(block, taken.into()) }
     };
     swath_result::of(allocate())
+}
+
+/// A request for frames in one run. Begin with `swath_contiguous_request_of`, so that it stays right when members
+/// are added.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct swath_contiguous_request {
+    /// Number of frames.
+    pub count: u64,
+    /// No frame below this one.
+    pub lower: u64,
+    /// No frame from this one on: 2^20 for a device with addresses of 32 bits.
+    pub upper: u64,
+    /// The first frame is a multiple of this, a power of two.
+    pub align: u64,
+    /// No two frames lie on two sides of a multiple of this, a power of two; 0 is no such limit.
+    pub boundary: u64,
+}
+
+impl TryFrom<swath_contiguous_request> for ContiguousRequest {
+    type Error = swath_result;
+
+    fn try_from(request: swath_contiguous_request) -> Outcome<Self> {
+        let boundary = match request.boundary {
+            0 => None,
+            frames => Some(power(frames)?),
+        };
+        Ok(Self {
+            count: request.count,
+            align: power(request.align)?,
+            lower: Pfn::new(request.lower),
+            upper: Pfn::new(request.upper),
+            boundary,
+        })
+    }
+}
+
+/// The order of a power of two of frames.
+pub(crate) fn power(frames: u64) -> Outcome<Order> {
+    let order = frames.is_power_of_two().then(|| Order::new(frames.trailing_zeros() as u8));
+    order.flatten().ok_or(swath_result::new(SWATH_ARGUMENT, frames))
+}
+
+/// Returns a request for `count` frames in a row, wherever they are.
+#[unsafe(no_mangle)]
+pub extern "C" fn swath_contiguous_request_of(count: u64) -> swath_contiguous_request {
+    swath_contiguous_request { count, lower: 0, upper: u64::MAX, align: 1, boundary: 0 }
+}
+
+/// Takes the lowest free run that meets a request, whichever blocks it lies in.
+///
+/// Errors: `SWATH_EMPTY`; `SWATH_ARGUMENT` with the alignment or boundary that is no power of two, or with the
+/// count where no place could meet the request; `SWATH_OUT_OF_FRAMES` with the number of free frames;
+/// `SWATH_NO_BLOCK` with the count; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `frames` is null or an object of this library; `request` is null or one; `run` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_allocate_contiguous(
+    frames: *mut swath_frames,
+    request: *const swath_contiguous_request,
+    run: *mut swath_extent,
+) -> swath_result {
+    let allocate = || {
+        if run.is_null() || request.is_null() {
+            return fail(SWATH_NULL, 0);
+        }
+        // SAFETY: as the caller says.
+        let request = unsafe { request.read() }.try_into()?;
+        // SAFETY: as the caller says.
+        let frames = &mut *unsafe { change(frames) }?;
+        let taken = either!(frames, buddy => buddy.allocate_contiguous(&request)?);
+        // SAFETY: as the caller says.
+        unsafe { put(run, taken.into()) }
+    };
+    swath_result::of(allocate())
+}
+
+/// Adds frames that are not the allocator's yet, within the span of its map (`swath_map_reach`). They are free.
+///
+/// Errors: `SWATH_EMPTY`; `SWATH_OVERFLOW`; `SWATH_ARGUMENT` with the first frame outside the span;
+/// `SWATH_OVERLAP` with a frame that is the allocator's; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `frames` is null or an object of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_add(
+    frames: *mut swath_frames,
+    extent: swath_extent,
+) -> swath_result {
+    let add = || {
+        // SAFETY: as the caller says.
+        let frames = &mut *unsafe { change(frames) }?;
+        either!(frames, buddy => Ok(buddy.add_frames(extent.into())?))
+    };
+    swath_result::of(add())
+}
+
+/// Removes frames, all of which are free: they are the allocator's no more.
+///
+/// Errors: `SWATH_EMPTY`; `SWATH_OVERFLOW`; `SWATH_ARGUMENT` with the first frame outside the span; `SWATH_STATE`
+/// with the first frame that is in use, `SWATH_FOREIGN` with the first that is not the allocator's; `SWATH_NULL`,
+/// `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `frames` is null or an object of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_remove(
+    frames: *mut swath_frames,
+    extent: swath_extent,
+) -> swath_result {
+    let remove = || {
+        // SAFETY: as the caller says.
+        let frames = &mut *unsafe { change(frames) }?;
+        either!(frames, buddy => Ok(buddy.remove_frames(extent.into())?))
+    };
+    swath_result::of(remove())
 }
 
 /// Takes back frames, which may be any part of what was allocated; they coalesce with

@@ -62,6 +62,7 @@ impl From<MemoryMapError> for swath_result {
                 Self::new(SWATH_STORAGE, range.start.raw())
             }
             MemoryMapError::NoFrame => Self::new(SWATH_NO_FRAME, 0),
+            MemoryMapError::Narrow { area, .. } => Self::new(SWATH_ARGUMENT, area.start.raw()),
         }
     }
 }
@@ -117,6 +118,25 @@ pub unsafe extern "C" fn swath_map_create(
 }
 
 const _: () = assert!(size_of::<Extent>() == 16 && size_of::<ByteRange>() == 16);
+
+/// Makes the map longer than its areas: what is made for it has room for memory that comes late, anywhere in
+/// `span` (`swath_frames_add`).
+///
+/// Errors: `SWATH_ARGUMENT` with the first frame of an area that does not lie in `span`, or if that has no end;
+/// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `map` is null or an object of this library, which no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_map_reach(map: *mut swath_map, span: swath_extent) -> swath_result {
+    let reach = || {
+        // SAFETY: as the caller says.
+        let map = unsafe { swath_map::get(map) }?;
+        *map = map.reaching(span.into())?;
+        Ok(())
+    };
+    swath_result::of(reach())
+}
 
 /// Counts the frames of the map; 0 for an object that is no map.
 ///

@@ -2,7 +2,9 @@
 
 use core::ffi::{CStr, c_char};
 
-use swath_frame::{FrameAllocateError, FrameFreeError, IsolateError};
+use swath_frame::{
+    ContiguousError, FrameAllocateError, FrameFreeError, FrameHotplugError, IsolateError,
+};
 
 /// Outcome of a call.
 #[repr(u32)]
@@ -186,6 +188,33 @@ impl From<FrameAllocateError> for swath_result {
             FrameAllocateError::OutOfFrames { free, .. } => Self::new(SWATH_OUT_OF_FRAMES, free),
             FrameAllocateError::NoBlock { order } => Self::new(SWATH_NO_BLOCK, order.k().into()),
             FrameAllocateError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.word as u64),
+        }
+    }
+}
+
+impl From<ContiguousError> for swath_result {
+    fn from(error: ContiguousError) -> Self {
+        match error {
+            ContiguousError::Empty => Self::new(SWATH_EMPTY, 0),
+            ContiguousError::Unsatisfiable { request } => Self::new(SWATH_ARGUMENT, request.count),
+            ContiguousError::OutOfFrames { free, .. } => Self::new(SWATH_OUT_OF_FRAMES, free),
+            ContiguousError::NoRun { request } => Self::new(SWATH_NO_BLOCK, request.count),
+            ContiguousError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.word as u64),
+        }
+    }
+}
+
+impl From<FrameHotplugError> for swath_result {
+    fn from(error: FrameHotplugError) -> Self {
+        match error {
+            FrameHotplugError::Empty => Self::new(SWATH_EMPTY, 0),
+            FrameHotplugError::Overflow { extent } => Self::new(SWATH_OVERFLOW, extent.start.raw()),
+            FrameHotplugError::OutOfSpan { frame, .. } => Self::new(SWATH_ARGUMENT, frame.raw()),
+            FrameHotplugError::Present { frame } => Self::new(SWATH_OVERLAP, frame.raw()),
+            FrameHotplugError::Absent { frame } => Self::new(SWATH_FOREIGN, frame.raw()),
+            FrameHotplugError::InUse { frame } => Self::new(SWATH_STATE, frame.raw()),
+            FrameHotplugError::TooManyAreas { areas } => Self::new(SWATH_STORAGE, areas as u64),
+            FrameHotplugError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.word as u64),
         }
     }
 }

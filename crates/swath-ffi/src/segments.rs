@@ -4,13 +4,13 @@ use core::cell::{RefCell, RefMut};
 use core::ffi::c_void;
 use core::slice;
 
-use swath_arch::{Extent, Order, Pfn};
+use swath_arch::{Extent, Pfn};
 use swath_frame::segment::{
     Area, AreaFrames, AreaSpace, Baseline, FrameSupply, GlobalBitmap, HugePages, Segment,
     SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest,
 };
 
-use crate::frames::order;
+use crate::frames::{order, power};
 use crate::map::swath_extent;
 use crate::object::{Opaque, Words, array, put};
 use crate::result::swath_status::*;
@@ -160,12 +160,6 @@ impl From<SegmentFreeError> for swath_result {
             SegmentFreeError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.word as u64),
         }
     }
-}
-
-/// The order of a power of two of frames.
-fn power(frames: u64) -> Outcome<Order> {
-    let order = frames.is_power_of_two().then(|| Order::new(frames.trailing_zeros() as u8));
-    order.flatten().ok_or(swath_result::new(SWATH_ARGUMENT, frames))
 }
 
 impl TryFrom<swath_segment_request> for SegmentRequest {

@@ -17,9 +17,11 @@ use swath::*;
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
 use swath_frame::testing::frames::conform;
+use swath_frame::testing::ranges;
 use swath_frame::zone::bank::{AdaptiveBuddy, BankLayout, PoolPlacement, PoolPolicy};
 use swath_frame::{
-    BuddyConfig, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError, MemoryMap,
+    BuddyConfig, ByteRange, ContiguousAllocator, ContiguousError, ContiguousRequest,
+    FrameAllocateError, FrameAllocator, FrameFreeError, FrameHotplug, FrameHotplugError, MemoryMap,
     Mobility, PageBuddy, ReservationLevels, Reservations, ZoneAllocator,
 };
 use swath_region::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
@@ -146,6 +148,98 @@ impl FrameAllocator for CFrames {
             }
         }
     }
+}
+
+impl ContiguousAllocator for CFrames {
+    fn allocate_contiguous(
+        &mut self,
+        request: &ContiguousRequest,
+    ) -> Result<Extent, ContiguousError> {
+        let mut wanted = swath_contiguous_request_of(request.count);
+        (wanted.lower, wanted.upper) = (request.lower.raw(), request.upper.raw());
+        wanted.align = request.align.frames();
+        wanted.boundary = request.boundary.map_or(0, Order::frames);
+        let mut run = swath_extent::default();
+        // SAFETY: an object of the library.
+        let result = unsafe { swath_frames_allocate_contiguous(self.0, &wanted, &mut run) };
+        match result.status {
+            SWATH_OK => Ok(run.into()),
+            SWATH_EMPTY => Err(ContiguousError::Empty),
+            SWATH_ARGUMENT => Err(ContiguousError::Unsatisfiable { request: *request }),
+            SWATH_OUT_OF_FRAMES => {
+                Err(ContiguousError::OutOfFrames { wanted: request.count, free: result.at })
+            }
+            SWATH_NO_BLOCK => Err(ContiguousError::NoRun { request: *request }),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl FrameHotplug for CFrames {
+    fn span(&self) -> Extent {
+        SPAN
+    }
+
+    fn add_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        // SAFETY: an object of the library.
+        hotplug(unsafe { swath_frames_add(self.0, extent.into()) }, extent)
+    }
+
+    fn remove_frames(&mut self, extent: Extent) -> Result<(), FrameHotplugError> {
+        // SAFETY: an object of the library.
+        hotplug(unsafe { swath_frames_remove(self.0, extent.into()) }, extent)
+    }
+}
+
+fn hotplug(result: swath_result, extent: Extent) -> Result<(), FrameHotplugError> {
+    let frame = Pfn::new(result.at);
+    Err(match result.status {
+        SWATH_OK => return Ok(()),
+        SWATH_EMPTY => FrameHotplugError::Empty,
+        SWATH_OVERFLOW => FrameHotplugError::Overflow { extent },
+        SWATH_ARGUMENT => FrameHotplugError::OutOfSpan { frame, span: SPAN },
+        SWATH_OVERLAP => FrameHotplugError::Present { frame },
+        SWATH_FOREIGN => FrameHotplugError::Absent { frame },
+        SWATH_STATE => FrameHotplugError::InUse { frame },
+        other => panic!("{other:?}"),
+    })
+}
+
+/// A span around the areas, for memory that comes late.
+const SPAN: Extent = Extent::new(Pfn::new(1), 2500);
+
+#[test]
+fn ranges_conform() {
+    let c_map = map_of(&areas());
+    // SAFETY: a map.
+    let reached = |span: Extent| unsafe { swath_map_reach(c_map, span.into()) };
+    let narrow = reached(Extent::new(Pfn::new(4), 2500));
+    assert_eq!(narrow, swath_result { status: SWATH_ARGUMENT, at: 3 });
+    assert_eq!(reached(SPAN).status, SWATH_OK);
+    with_map(|map| {
+        let map = map.reaching(SPAN).expect("a longer span");
+        for (granularity, top_order, best_fit) in [(1, 10, 0), (4, 8, 1), (9, 18, 0), (9, 18, 1)] {
+            let config = swath_frames_config { granularity, top_order, best_fit };
+            for seed in 0..4 {
+                let mut frames = CFrames::new(c_map, config);
+                ranges::conform(&map, &mut frames, seed, 150, &mut |_, _| {});
+            }
+        }
+    });
+    let mut frames =
+        CFrames::new(c_map, swath_frames_config { granularity: 4, top_order: 8, best_fit: 0 });
+    for (align, boundary) in [(0, 0), (3, 0), (1, 6), (1 << 60, 0)] {
+        let request =
+            swath_contiguous_request { align, boundary, ..swath_contiguous_request_of(4) };
+        let mut run = swath_extent::default();
+        // SAFETY: an object of the library.
+        let result = unsafe { swath_frames_allocate_contiguous(frames.0, &request, &mut run) };
+        assert_eq!(result.status, SWATH_ARGUMENT, "{align}, {boundary}");
+        // SAFETY: an object of the library.
+        let null = unsafe { swath_frames_allocate_contiguous(frames.0, ptr::null(), &mut run) };
+        assert_eq!(null.status, SWATH_NULL);
+    }
+    assert_eq!(frames.allocate_block(1).map(|block| block.count), Some(1));
 }
 
 const AREAS: [(u64, u64); 3] = [(3, 600), (700, 64), (1024, 900)];

@@ -11,6 +11,7 @@ pub mod bits;
 pub mod buddy;
 pub mod contiguous;
 pub mod front;
+pub mod guest;
 pub mod hardening;
 pub mod hotplug;
 pub mod layout;

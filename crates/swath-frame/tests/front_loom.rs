@@ -370,8 +370,8 @@ impl FrameHotplug for Pool {
     }
 }
 
-/// Frames are removed, and perhaps come again, while two wrong frees of them, one alone and
-/// one in a run, go on: neither succeeds, and nothing is in circulation that is not there.
+/// Frames are removed, and perhaps come again, while a wrong free of one or of both goes on: it fails, and
+/// nothing is in circulation that is not there.
 #[test]
 fn what_is_removed_cannot_be_freed() {
     for (comes_again, count) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
@@ -379,8 +379,7 @@ fn what_is_removed_cannot_be_freed() {
             let front = front(Pool::new(0, 4, 4), 2);
             let other = Arc::clone(&front);
             let there = thread::spawn(move || {
-                let mut cpu = other.on(1).unwrap();
-                (0..2).map(|_| cpu.free(Extent::new(Pfn::new(2), count)).is_ok()).collect()
+                other.on(1).unwrap().free(Extent::new(Pfn::new(2), count)).is_ok()
             });
             let gone = Extent::new(Pfn::new(2), 2);
             front.remove_frames(gone).unwrap();
@@ -388,8 +387,7 @@ fn what_is_removed_cannot_be_freed() {
             if comes_again {
                 front.add_frames(gone).unwrap();
             }
-            let freed: Vec<bool> = there.join().unwrap();
-            assert_eq!(freed, [false, false]);
+            assert!(!there.join().unwrap(), "a free of what nobody holds");
             front.check().unwrap();
             assert_eq!(front.fault(), None);
             assert_eq!(front.free_frames(), if comes_again { 4 } else { 2 });
