@@ -8,6 +8,7 @@
 //! cargo run --release -p swath-bench -- churn [SEEDS [FRAMES]]
 //! cargo run --release -p swath-bench -- programs [--rounds N] [--no-runs] [--out DIR] [NAME…]
 //! cargo run --release -p swath-bench -- registered-buffers [--rounds N] [--mib N]
+//! cargo run --release -p swath-bench -- shrink [--rounds N] [--gib N]
 //! ```
 //!
 //! # Gates
@@ -96,6 +97,10 @@
 //! What it costs to register and pin a buffer, the entries of a list of its mappings, and random updates, by
 //! the buffer's backing. See [`registered`].
 //!
+//! # Shrink
+//! Half of a guest's memory is taken from it and given back, by a balloon and by words that its host sees. See
+//! [`shrink`].
+//!
 //! Every run checks its results: no block overlaps another or lies outside the
 //! memory, blocks are aligned, and at the end everything can be taken again.
 //! A wrong result ends the program with exit code 1, as does a gate that is
@@ -121,6 +126,7 @@ mod reserve;
 mod rivals;
 mod segments;
 mod setup;
+mod shrink;
 mod superpages;
 mod table;
 mod timed;
@@ -132,7 +138,8 @@ const USAGE: &str = "usage: swath-bench gates [NAME…]
        swath-bench heap
        swath-bench churn [SEEDS [FRAMES]]
        swath-bench programs [--rounds N] [--no-runs] [--out DIR] [NAME…]
-       swath-bench registered-buffers [--rounds N] [--mib N]";
+       swath-bench registered-buffers [--rounds N] [--mib N]
+       swath-bench shrink [--rounds N] [--gib N]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -146,6 +153,7 @@ fn main() -> ExitCode {
         ["churn", numbers @ ..] => churn::run(numbers),
         ["programs", options @ ..] => programs::run(options),
         ["registered-buffers", options @ ..] => registered::run(options),
+        ["shrink", options @ ..] => shrink::run(options),
         ["heap-measure", name, steps] => heap::measure(name, steps),
         _ => Err(Failure::Setup(USAGE.into())),
     };

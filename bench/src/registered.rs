@@ -14,7 +14,7 @@ use std::process::Command;
 
 use crate::failure::{Failure, make, setup};
 use crate::peers::{ours, target_directory};
-use crate::setup::median;
+use crate::setup::{median, number};
 
 /// Numbers that the program prints: their titles and divisors.
 const COLUMNS: [(&str, f64); 7] = [
@@ -82,10 +82,6 @@ fn cell(values: &mut [f64], scale: f64) -> String {
 /// Runs all buffers and prints the table.
 pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
     let (mut rounds, mut mib) = (3, 1024);
-    let number = |text: &str, most: u64| {
-        let number = text.parse().ok().filter(|number| (1..=most).contains(number));
-        number.ok_or_else(|| setup(format!("not a number from 1 to {most}: {text:?}")))
-    };
     let mut rest = options;
     loop {
         rest = match rest {

@@ -8,6 +8,8 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::buddy::Rule;
 use swath_frame::{BuddyConfig, ByteRange, Hardening, MemoryMap, PageBuddy};
 
+use crate::failure::{Failure, setup};
+
 /// 4 GiB of base frames.
 pub(crate) const FRAMES: u64 = 1 << 20;
 
@@ -106,4 +108,10 @@ pub(crate) fn median(numbers: &mut [f64]) -> f64 {
     } else {
         f64::midpoint(numbers[above - 1], numbers[above])
     }
+}
+
+/// Reads an option's number, from 1 to `most`.
+pub(crate) fn number(text: &str, most: u64) -> Result<u64, Failure> {
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| setup(format!("not a number from 1 to {most}: {text:?}")))
 }

@@ -38,9 +38,9 @@ impl Memory {
     }
 }
 
-/// `takes` units are taken by the host, which then gives what it is asked for if `gives`, while the guest takes
-/// and frees frames.
-fn explore(takes: usize, gives: bool) {
+/// `takes` units are taken by the host, which gives one of them again if `unasked`, and what it is asked for if
+/// `gives`, while the guest takes and frees frames.
+fn explore(takes: usize, gives: bool, unasked: bool) {
     loom::model(move || {
         let all = Extent::new(Pfn::new(0), UNITS * UNIT_FRAMES);
         let mut areas = [Extent::default()];
@@ -67,7 +67,16 @@ fn explore(takes: usize, gives: bool) {
         let host_memory = Arc::clone(&memory);
         let host = thread::spawn(move || {
             let _host = lock.lock().unwrap();
-            units.take_free(takes, &mut |unit| host_memory.set(unit, false))
+            let mut last = None;
+            let taken = units.take_free(takes, &mut |unit| {
+                host_memory.set(unit, false);
+                last = Some(unit);
+            });
+            if let Some(unit) = last.filter(|_| unasked) {
+                host_memory.set(unit, true);
+                assert!(units.give(unit));
+            }
+            taken
         });
         let first = guest.allocate_block(1);
         first.inspect(|block| memory.use_frame(block.start));
@@ -93,7 +102,9 @@ fn explore(takes: usize, gives: bool) {
 #[test]
 fn what_the_guest_holds_stays() {
     for takes in [1, 2] {
-        explore(takes, true);
-        explore(takes, false);
+        for gives in [true, false] {
+            explore(takes, gives, false);
+            explore(takes, gives, true);
+        }
     }
 }

@@ -17,6 +17,7 @@ const MODULES: &[&str] = &[
     "bench/src/callgrind.rs",
     "bench/src/heap.rs",
     "bench/src/setup.rs",
+    "bench/src/shrink.rs",
     "crates/swath-cmt/src/allocate.rs",
     "crates/swath-cmt/src/c.rs",
     "crates/swath-cmt/src/contiguous.rs",
