@@ -45,6 +45,11 @@ mod setup;
 const COUNTED: usize = 1 << 13;
 
 fn main() -> ExitCode {
+    // Other threads would wait for one that has panicked.
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!("swath-bench-llfree: {info}");
+        std::process::exit(1);
+    }));
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match args.as_slice() {

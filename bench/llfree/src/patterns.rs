@@ -1,5 +1,6 @@
 //! The patterns in which blocks are taken and given back. Each leaves all frames free.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
@@ -314,15 +315,15 @@ fn cross_alone<S: Shared>(shared: &S, plan: Plan) -> Result<Tally, String> {
 
 /// The way of full batches to who gives back, and of empty ones to who takes.
 struct Queue {
-    full: (SyncSender<Vec<u64>>, std::sync::Mutex<Receiver<Vec<u64>>>),
-    empty: (SyncSender<Vec<u64>>, std::sync::Mutex<Receiver<Vec<u64>>>),
+    full: (SyncSender<Vec<u64>>, Mutex<Receiver<Vec<u64>>>),
+    empty: (SyncSender<Vec<u64>>, Mutex<Receiver<Vec<u64>>>),
 }
 
 impl Queue {
     fn new() -> Self {
         let way = || {
             let (sender, receiver) = sync_channel(QUEUE);
-            (sender, std::sync::Mutex::new(receiver))
+            (sender, Mutex::new(receiver))
         };
         Self { full: way(), empty: way() }
     }
@@ -351,7 +352,8 @@ fn cross<S: Shared>(
         }
     }
     for turn in 0..warm + count {
-        let mut blocks = receiver.recv().map_err(|error| error.to_string())?;
+        // No sleep: what follows a wake would be timed.
+        let mut blocks = threads::until(|| receiver.try_recv().ok());
         let (failed, nanos) = if takes {
             timed(|| take(&mut cpu, &mut blocks))
         } else {

@@ -16,12 +16,20 @@ impl Gate {
     pub(crate) fn wait(&self) {
         let before = self.arrived.fetch_add(1, Ordering::AcqRel);
         let all = (before / self.threads + 1) * self.threads;
-        let mut turns = 0_u32;
-        while self.arrived.load(Ordering::Acquire) < all {
-            turns += 1;
-            // The others may need this processor.
-            if turns.is_multiple_of(4096) { yield_now() } else { spin_loop() }
+        until(|| (self.arrived.load(Ordering::Acquire) >= all).then_some(()));
+    }
+}
+
+/// Asks again and again until there is something.
+pub(crate) fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let mut turns = 0_u32;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
         }
+        turns = turns.wrapping_add(1);
+        // Whoever is waited for may need this processor.
+        if turns.is_multiple_of(4096) { yield_now() } else { spin_loop() }
     }
 }
 
