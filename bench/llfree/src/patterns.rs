@@ -55,6 +55,8 @@ pub(crate) struct Tally {
     calls: [u64; 2],
     /// Calls that failed.
     pub(crate) failed: u64,
+    /// True if a thread had to wait for a processor.
+    pub(crate) disturbed: bool,
 }
 
 impl Tally {
@@ -120,7 +122,7 @@ impl Pattern {
         for cpu in 0..plan.cpus() {
             shared.on(cpu, plan.order)?;
         }
-        let tallies = match self {
+        let ran = match self {
             Self::Bulk => threads::run(plan.threads, |at, gate| bulk(shared, plan, at, gate)),
             Self::Repeat => threads::run(plan.threads, |at, gate| repeat(shared, plan, at, gate)),
             Self::Random => threads::run(plan.threads, |at, gate| {
@@ -135,7 +137,7 @@ impl Pattern {
                     exchanges(shared, plan, at, gate, used[at * each..][..each].to_vec(), 0)
                 })
             }
-            Self::Cross if plan.threads == 1 => Ok(vec![cross_alone(shared, plan)]),
+            Self::Cross if plan.threads == 1 => threads::run(1, |_, _| cross_alone(shared, plan)),
             Self::Cross => {
                 let queues: Vec<_> = (0..plan.threads / 2).map(|_| Queue::new()).collect();
                 threads::run(plan.threads, |at, gate| {
@@ -143,9 +145,9 @@ impl Pattern {
                 })
             }
         }?;
-        let tally = tallies
-            .into_iter()
-            .try_fold(Tally::default(), |sum, tally| tally.map(|tally| sum.and(&tally)))?;
+        let start = Tally { disturbed: ran.disturbed, ..Tally::default() };
+        let tally =
+            ran.each.into_iter().try_fold(start, |sum, tally| Ok::<_, String>(sum.and(&tally?)))?;
         shared.check(plan.frames)?;
         Ok(tally)
     }
