@@ -1,4 +1,4 @@
-//! What is measured: an allocator that several CPUs share, as one of them uses it for one order.
+//! An allocator that several CPUs share, as it is measured: as one of them uses it for one order.
 
 /// A frame allocator that several CPUs share.
 pub(crate) trait Shared: Sync {

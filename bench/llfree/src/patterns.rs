@@ -8,7 +8,7 @@ use crate::contender::{Cpu, Shared};
 use crate::random::Random;
 use crate::threads::{self, Gate};
 
-/// A place without a block, where none was to be had.
+/// A place without a block, where none was available.
 const NONE: u64 = u64::MAX;
 
 /// Blocks on their way from one thread to another at a time, at most.
@@ -153,7 +153,7 @@ impl Pattern {
     }
 }
 
-/// Takes a block for each place: how many were not to be had.
+/// Takes a block for each place: how many were not available.
 #[inline(always)]
 fn take(cpu: &mut impl Cpu, places: &mut [u64]) -> u64 {
     let mut failed = 0;
@@ -251,7 +251,7 @@ fn random_half<S: Shared>(shared: &S, plan: Plan) -> Result<Vec<u64>, String> {
     let all = (plan.frames >> plan.order) as usize;
     let mut blocks: Vec<u64> = (0..all).map_while(|_| cpu.get()).collect();
     if blocks.len() < all {
-        return Err(format!("of {all} blocks {} were to be had", blocks.len()));
+        return Err(format!("of {all} blocks {} were available", blocks.len()));
     }
     Random::new(1).shuffle(&mut blocks);
     let back = blocks.split_off(plan.blocks() * plan.threads);
