@@ -1,0 +1,81 @@
+//! Swath's front for each CPU over the page buddy system with granularity 9, as the instruction
+//! gates have it.
+
+use std::sync::atomic::AtomicUsize;
+
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::front::{Front, OnCpu, Slot};
+use swath_frame::{
+    BuddyConfig, ByteRange, FrameAllocator, HeadOfList, MemoryMap, PageBuddy, Trusting,
+};
+
+use crate::contender::{Contender, Cpu, Shared};
+use crate::setup::SpinLock;
+
+type Buddy = PageBuddy<Vec<u64>, HeadOfList, Trusting>;
+
+/// Swath's front over its page buddy system.
+pub(crate) struct Ours;
+
+impl Contender for Ours {
+    const NAME: &'static str = "swath";
+
+    type Shared<'m> = Front<'m, SpinLock, Buddy>;
+
+    fn with<T>(
+        frames: u64,
+        cpus: usize,
+        body: impl FnOnce(&Self::Shared<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let ranges = [ByteRange::of_frames(Extent::new(Pfn::new(0), frames))];
+        let mut areas = [Extent::default()];
+        let map = MemoryMap::new(&ranges, &mut areas).map_err(|error| error.to_string())?;
+        let config = BuddyConfig::PBS_ARMV8;
+        let words = Buddy::storage_words(&map, config);
+        let buddy = Buddy::new(&map, config, vec![0; words]).map_err(|error| error.to_string())?;
+        let mut bits = Vec::new();
+        bits.resize_with(Self::Shared::bits_len(&buddy), || AtomicUsize::new(0));
+        let mut slots: Vec<Slot<SpinLock>> = (0..cpus).map(|_| Slot::new()).collect();
+        let front = Front::new(buddy, &mut slots, &mut bits).map_err(|error| error.to_string())?;
+        body(&front)
+    }
+}
+
+impl<'m> Shared for Front<'m, SpinLock, Buddy> {
+    type Cpu<'a>
+        = OurCpu<'a, 'm>
+    where
+        Self: 'a;
+
+    fn on(&self, cpu: usize, order: u8) -> Result<Self::Cpu<'_>, String> {
+        let order = Order::new(order).ok_or("no such order")?;
+        let cpu = Front::on(self, cpu).map_err(|error| error.to_string())?;
+        Ok(OurCpu { cpu, order })
+    }
+
+    fn check(&self, free: u64) -> Result<(), String> {
+        Front::check(self).map_err(|fault| fault.to_string())?;
+        match self.free_frames() {
+            counted if counted == free => Ok(()),
+            counted => Err(format!("{counted} frames are free, not {free}")),
+        }
+    }
+}
+
+/// The front as one CPU uses it for one order.
+pub(crate) struct OurCpu<'a, 'm> {
+    cpu: OnCpu<'a, 'm, SpinLock, Buddy>,
+    order: Order,
+}
+
+impl Cpu for OurCpu<'_, '_> {
+    #[inline(always)]
+    fn get(&mut self) -> Option<u64> {
+        self.cpu.allocate_aligned(self.order).ok().map(|block| block.start.raw())
+    }
+
+    #[inline(always)]
+    fn put(&mut self, frame: u64) -> bool {
+        self.cpu.free(Extent::new(Pfn::new(frame), self.order.frames())).is_ok()
+    }
+}
