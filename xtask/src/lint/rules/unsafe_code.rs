@@ -108,6 +108,8 @@ const MODULES: &[&str] = &[
     "fuzz/src/operations/c_interface.rs",
     "fuzz/src/operations/cmt.rs",
     "fuzz/src/operations/pool.rs",
+    "examples/kernels/src/paging.rs",
+    "examples/kernels/tests/",
     "kernel/src/machine/aarch64.rs",
     "kernel/src/machine/arm.rs",
     "kernel/src/machine/device_tree.rs",
