@@ -683,6 +683,21 @@ typedef struct {
   uint32_t best_fit;
 } swath_frames_config;
 
+// A request for frames in one run. Begin with `swath_contiguous_request_of`, so that it stays right when members
+// are added.
+typedef struct {
+  // Number of frames.
+  uint64_t count;
+  // No frame below this one.
+  uint64_t lower;
+  // No frame from this one on: 2^20 for a device with addresses of 32 bits.
+  uint64_t upper;
+  // The first frame is a multiple of this, a power of two.
+  uint64_t align;
+  // No two frames lie on two sides of a multiple of this, a power of two; 0 is no such limit.
+  uint64_t boundary;
+} swath_contiguous_request;
+
 // Source of pages for a heap. All ranges are whole pages of one pool.
 // From `commit` until `release` a page can be read and written, and only the heap and its
 // users touch it.
@@ -1300,6 +1315,42 @@ swath_result swath_frames_allocate_block(swath_frames *frames,
 // `frames` is null or an object of this library; `block` can be written.
 swath_result swath_frames_allocate_aligned(swath_frames *frames, uint32_t k, swath_extent *block);
 
+// Returns a request for `count` frames in a row, wherever they are.
+swath_contiguous_request swath_contiguous_request_of(uint64_t count);
+
+// Takes the lowest free run that meets a request, whichever blocks it lies in.
+//
+// Errors: `SWATH_EMPTY`; `SWATH_ARGUMENT` with the alignment or boundary that is no power of two, or with the
+// count where no place could meet the request; `SWATH_OUT_OF_FRAMES` with the number of free frames;
+// `SWATH_NO_BLOCK` with the count; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `frames` is null or an object of this library; `request` is null or one; `run` can be written.
+swath_result swath_frames_allocate_contiguous(swath_frames *frames,
+                                              const swath_contiguous_request *request,
+                                              swath_extent *run);
+
+// Adds frames that are not the allocator's yet, within the span of its map (`swath_map_reach`). They are free.
+//
+// Errors: `SWATH_EMPTY`; `SWATH_OVERFLOW`; `SWATH_ARGUMENT` with the first frame outside the span;
+// `SWATH_OVERLAP` with a frame that is the allocator's; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `frames` is null or an object of this library.
+swath_result swath_frames_add(swath_frames *frames,
+                              swath_extent extent);
+
+// Removes frames, all of which are free: they are the allocator's no more.
+//
+// Errors: `SWATH_EMPTY`; `SWATH_OVERFLOW`; `SWATH_ARGUMENT` with the first frame outside the span; `SWATH_STATE`
+// with the first frame that is in use, `SWATH_FOREIGN` with the first that is not the allocator's; `SWATH_NULL`,
+// `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `frames` is null or an object of this library.
+swath_result swath_frames_remove(swath_frames *frames,
+                                 swath_extent extent);
+
 // Takes back frames, which may be any part of what was allocated; they coalesce with
 // what is free around them.
 //
@@ -1441,6 +1492,17 @@ swath_result swath_map_create(const swath_range *ranges,
                               void *storage,
                               size_t len_bytes,
                               swath_map **map);
+
+// Makes the map longer than its areas: what is made for it has room for memory that comes late, anywhere in
+// `span` (`swath_frames_add`).
+//
+// Errors: `SWATH_ARGUMENT` with the first frame of an area that does not lie in `span`, or if that has no end;
+// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `map` is null or an object of this library, which no other thread uses.
+swath_result swath_map_reach(swath_map *map,
+                             swath_extent span);
 
 // Counts the frames of the map; 0 for an object that is no map.
 //

@@ -159,7 +159,9 @@ impl Bench {
     fn allocate_frames(&mut self) {
         let (free, count) = (self.of_frames.free(), self.random.below(400));
         let mut block = swath_extent::default();
-        match self.random.below(3) {
+        match self.random.below(5) {
+            3 => self.allocate_contiguous(),
+            4 => self.come_and_go(),
             0 => {
                 let mut blocks = vec![swath_extent::default(); self.random.index(40)];
                 let mut taken = 0;
@@ -205,6 +207,58 @@ impl Bench {
                 }
             }
         }
+    }
+
+    /// A run under limits that may be anything.
+    fn allocate_contiguous(&mut self) {
+        let (free, mut run) = (self.of_frames.free(), swath_extent::default());
+        let mut request = swath_contiguous_request_of(self.random.below(200));
+        if self.random.one_in(2) {
+            (request.lower, request.upper) = (self.random.below(900), self.random.below(900));
+        }
+        if self.random.one_in(2) {
+            let ends = [0, 1, 3, 4, 64, 1 << 20, u64::MAX];
+            (request.align, request.boundary) =
+                (ends[self.random.index(7)], ends[self.random.index(7)]);
+        }
+        // SAFETY: an object of the library.
+        let got = unsafe { swath_frames_allocate_contiguous(self.frames, &request, &mut run) };
+        match got.status {
+            SWATH_OK => {
+                let end = run.start + run.count;
+                assert!(run.count == request.count && run.start.is_multiple_of(request.align));
+                assert!(run.start >= request.lower && end <= request.upper, "{run:?}");
+                let boundary = if request.boundary == 0 { u64::MAX } else { request.boundary };
+                assert_eq!(run.start / boundary, (end - 1) / boundary, "{run:?}, {request:?}");
+                self.of_frames.take(run.start, run.count);
+            }
+            SWATH_EMPTY => assert_eq!(request.count, 0),
+            SWATH_OUT_OF_FRAMES => assert!(request.count > free && got.at == free),
+            SWATH_ARGUMENT | SWATH_NO_BLOCK => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Removes frames that are free, and adds them again; what is in use or no memory is named.
+    fn come_and_go(&mut self) {
+        let (start, count) = self.extent(false);
+        let extent = swath_extent { start, count };
+        // SAFETY: an object of the library.
+        let removed = unsafe { swath_frames_remove(self.frames, extent) };
+        let is_free =
+            |frame| self.of_frames.all.contains(&frame) && !self.of_frames.used.contains(&frame);
+        let end = start.checked_add(count).filter(|_| (1..2000).contains(&count));
+        let all_free = end.is_some_and(|end| (start..end).all(is_free));
+        assert_eq!(removed.status == SWATH_OK, all_free, "{removed:?}: {extent:?}");
+        // SAFETY: an object of the library.
+        let added = unsafe { swath_frames_add(self.frames, extent) };
+        // A hole of the map may be filled, as far as the areas reach: it is removed again.
+        if added.status == SWATH_OK && !all_free {
+            // SAFETY: an object of the library.
+            let gone = unsafe { swath_frames_remove(self.frames, extent) };
+            assert_eq!(gone.status, SWATH_OK);
+        }
+        assert!(added.status == SWATH_OK || !all_free, "{added:?}: {extent:?}");
     }
 
     /// A run of frames in use, a run around it, or one that cannot be.
