@@ -45,7 +45,7 @@ targets! {
     plans, 8192, parsers::plans::run, "Plans of all studies, as text and with single values changed";
     results, 8192, parsers::results::run, "results.json and host.json: read, drawn, written and read again";
     page_buddy, 1024, operations::page_buddy::run, "BBS and PBS with both rules: a set of frames, and the definition of nodes";
-    ranges, 1024, operations::ranges::run, "Contiguous requests and memory that comes and goes, both tiers: a set of frames";
+    ranges, 1024, operations::page_buddy::ranges, "Contiguous requests and memory that comes and goes, both tiers: a set of frames";
     quick_fit, 1024, operations::quick_fit::run, "Quick Fit over the page buddy system: a set of frames";
     linux_zone, 1024, operations::linux_zone::run, "Linux's zone: a state for each frame";
     page_zone, 1024, operations::page_zone::run, "The page buddy system as a zone's allocator: a state for each frame";

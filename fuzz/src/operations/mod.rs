@@ -17,7 +17,6 @@ pub mod page_zone;
 pub mod pmap;
 pub mod pool;
 pub mod quick_fit;
-pub mod ranges;
 pub mod regions;
 pub mod reservations;
 pub mod segments;

@@ -1,4 +1,4 @@
-//! What a page buddy allocator does with a range of frame numbers: finds a free run in it, adds it, removes it.
+//! Ranges of frame numbers in a page buddy allocator: a free run in one, one that is added, one that is removed.
 //!
 //! The classes tell of free memory by size, a range asks by number. A walk goes from one free
 //! piece to the next: of each class the next unit, of these the lowest.

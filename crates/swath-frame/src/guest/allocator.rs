@@ -167,14 +167,10 @@ impl<'m, A: FrameHotplug, H: FnMut(usize) -> bool> Guest<'m, A, H> {
         if self.parked == 0 {
             return false;
         }
-        let is_taken = |units: &SharedUnits<'_>, unit| {
-            units.unit_use(unit).is_some_and(|state| state.is_taken)
-        };
         for unit in 0..self.units.len() {
-            if !self.units.unit_use(unit).is_some_and(|state| state.is_parked)
-                || is_taken(&self.units, unit)
-                    && !((self.install)(unit) && !is_taken(&self.units, unit))
-            {
+            let state = self.units.unit_use(unit).filter(|state| state.is_parked);
+            let Some(state) = state else { continue };
+            if state.is_taken && !self.is_given(unit) {
                 continue;
             }
             if self.allocator.add_frames(self.units.frames(unit)).is_err() {
@@ -186,5 +182,10 @@ impl<'m, A: FrameHotplug, H: FnMut(usize) -> bool> Guest<'m, A, H> {
             return true;
         }
         false
+    }
+
+    /// Asks for a unit; returns true if the host has given it.
+    fn is_given(&mut self, unit: usize) -> bool {
+        (self.install)(unit) && self.units.unit_use(unit).is_some_and(|state| !state.is_taken)
     }
 }

@@ -38,6 +38,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ),
     ("swath", &["swath-hw", "swath-lab", "swath-trace"]),
     ("swath-example-arceos", &["swath-arch", "swath-frame"]),
+    ("swath-example-kernels", &["swath-arch", "swath-frame"]),
     ("swath-example-designs", &["swath", "swath-arch", "swath-frame", "swath-hw", "swath-lab"]),
     ("swath-example-workloads", &["swath", "swath-hw", "swath-lab"]),
     (

@@ -12,6 +12,7 @@ pub(crate) const LOWER: &[&str] = &[
     "swath-pool",
     "swath-hw",
     "swath-example-arceos",
+    "swath-example-kernels",
 ];
 
 /// The line at their libraries' roots.
