@@ -1,9 +1,12 @@
 //! `swath replay`: runs recorded or synthetic page events through page allocators.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::Ordering;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use swath_lab::host::callgrind;
+use swath_lab::host::count::CountError;
 use swath_lab::papers::green::machine::age::AgeTarget;
 use swath_lab::papers::green::machine::allocator::AllocatorName;
 use swath_lab::papers::green::machine::config::MachineName;
@@ -11,7 +14,7 @@ use swath_lab::papers::green::replay::{
     self, ReplayError, ReplayOptions, ReplayTable, RequestSource, StartSource,
 };
 use swath_lab::papers::green::setting::LoadName;
-use swath_lab::papers::green::shootout::{self, shoot_out};
+use swath_lab::papers::green::shootout::{self, CountInstructions, shoot_out};
 use swath_lab::report::film::write;
 use swath_trace::machine::UnknownFrames;
 
@@ -75,6 +78,10 @@ pub(crate) struct ReplayArgs {
     /// Draw it.
     #[arg(long, value_name = "FILE", requires = "seeds")]
     figure: Option<PathBuf>,
+    /// Count each allocator's instructions in the first seed's replay, too: of its calls, for each request, by
+    /// valgrind, which takes some fifty times the replay's time.
+    #[arg(long, requires = "seeds")]
+    instructions: bool,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
@@ -92,6 +99,31 @@ impl From<ReplayError> for Failure {
         };
         Self::new(code, error)
     }
+}
+
+/// This program with its own arguments, for one allocator and the first seed alone.
+fn alone(allocator: AllocatorName) -> Result<Command, CountError> {
+    let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
+    let mut args = std::env::args_os().skip(1);
+    while let Some(arg) = args.next() {
+        let text = arg.to_string_lossy();
+        let name = text.split_once('=').map_or(&*text, |(name, _)| name);
+        match name {
+            "--instructions" | "--json" => {}
+            "--seeds" | "--figure" | "--allocator" => {
+                if name.len() == text.len() {
+                    args.next();
+                }
+            }
+            _ => {
+                command.arg(arg);
+            }
+        }
+    }
+    let name = allocator.to_possible_value();
+    command.args(["--rows", "1", "--allocator"]);
+    command.arg(name.map_or_else(String::new, |name| name.get_name().to_owned()));
+    Ok(command)
 }
 
 /// Replays and prints a table for each allocator.
@@ -129,7 +161,12 @@ pub(crate) fn run(args: ReplayArgs) -> Result<(), Failure> {
     };
     if let Some(seeds) = args.seeds {
         bar.0.set_length(options.allocators.len() as u64 * seeds);
-        let contestants = shoot_out(&options, seeds, &|_| {
+        if args.instructions && !callgrind::is_here() {
+            return Err(Failure::new(2, "--instructions: valgrind is not installed"));
+        }
+        let count: CountInstructions<'_> = &|allocator| callgrind::count_calls(&alone(allocator)?);
+        let count = args.instructions.then_some(count);
+        let contestants = shoot_out(&options, seeds, count, &|_| {
             bar.0.inc(1);
             !INTERRUPTED.load(Ordering::Relaxed)
         })?;

@@ -341,6 +341,26 @@ fn seeds_side_by_side() {
     assert!(drawn.starts_with("<svg") && drawn.contains("PBS, head of list"));
 }
 
+/// The instructions of an allocator's calls are the same each time, and other ones for another allocator.
+#[test]
+fn instructions_beside_the_shares() {
+    if !swath_lab::host::callgrind::is_here() {
+        println!("not counted: no valgrind here");
+        return;
+    }
+    let args = ["replay", "files", "--age", "used=0.6", "--seeds=1", "--instructions", "--json"];
+    let run = || {
+        let output = swath(&[&args[..], &["--allocator=linux", "--allocator", "pbs"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        [0, 1].map(|nth| found[nth]["instructions"].as_f64().unwrap())
+    };
+    let [linux, pbs] = run();
+    assert!((20.0..5000.0).contains(&linux) && (20.0..5000.0).contains(&pbs), "{linux}, {pbs}");
+    assert!((linux - pbs).abs() > 1.0, "{linux}, {pbs}");
+    assert_eq!(run(), [linux, pbs]);
+}
+
 /// What is read event by event is what is read at once.
 #[test]
 fn requests_are_the_same_from_memory_and_from_the_file() {

@@ -11,7 +11,8 @@
 //! **How.** [`Regions::region`] calls the work from one function, and callgrind collects inside it alone and
 //! writes a part of its profile each time that it is left, to its standard output. The first two
 //! regions of a child are empty: one to touch every symbol on the path, and one whose instructions
-//! are those of the call, which every other count leaves out.
+//! are those of the call, which every other count leaves out. Where the calls of interest are many and
+//! short, [`counted_call`] marks each, and [`count_calls`] sums them up.
 
 use std::hint::black_box;
 use std::process::{Command, Stdio};
@@ -54,6 +55,29 @@ impl Regions {
     }
 }
 
+/// Does `work`, which [`count_calls`] counts where it is asked to; some ten instructions of the call itself are
+/// among those.
+#[inline(never)]
+pub fn counted_call<T>(work: impl FnOnce() -> T) -> T {
+    let done = work();
+    black_box(());
+    done
+}
+
+/// Runs a program under callgrind, and returns the instructions of all its [`counted_call`]s together.
+///
+/// Its standard output is taken for the profile; standard error goes nowhere.
+///
+/// # Errors
+/// As for [`count`].
+pub fn count_calls(child: &Command) -> Result<u64, CountError> {
+    let output = profile(child, &["--toggle-collect=*::host::callgrind::counted_call*"])?;
+    let totals = output.lines().filter_map(|line| line.strip_prefix("totals: "));
+    let sum = totals.map(|total| total.trim().parse::<u64>().ok()).sum::<Option<u64>>();
+    let none = || CountError::Protocol("callgrind saw no counted call".to_owned());
+    sum.filter(|&sum| sum > 0).ok_or_else(none)
+}
+
 /// Callgrind counts inside this function alone.
 #[inline(never)]
 fn counted_region(work: &mut dyn FnMut()) {
@@ -71,10 +95,17 @@ fn counted_region(work: &mut dyn FnMut()) {
 /// [`CountError::Spawn`], [`CountError::ChildEnded`] for one that ends without success, and
 /// [`CountError::Protocol`] for one without regions or whose symbols were stripped.
 pub fn count(child: &Command) -> Result<Vec<u64>, CountError> {
+    let [collect, dump] =
+        ["toggle-collect", "dump-after"].map(|what| format!("--{what}={COUNTED}"));
+    parse(&profile(child, &["--combine-dumps=yes", &collect, &dump])?)
+}
+
+/// Runs a child under callgrind with these options, and returns its profile.
+fn profile(child: &Command, options: &[&str]) -> Result<String, CountError> {
     let mut command = Command::new("valgrind");
     command
-        .args(["--tool=callgrind", "--combine-dumps=yes", "--dump-line=no"])
-        .args([format!("--toggle-collect={COUNTED}"), format!("--dump-after={COUNTED}")])
+        .args(["--tool=callgrind", "--dump-line=no"])
+        .args(options)
         .arg("--callgrind-out-file=/dev/stdout")
         .arg(child.get_program())
         .args(child.get_args());
@@ -88,7 +119,7 @@ pub fn count(child: &Command) -> Result<Vec<u64>, CountError> {
     if !output.status.success() {
         return Err(CountError::ChildEnded { status: output.status, region: None });
     }
-    parse(&String::from_utf8_lossy(&output.stdout))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The instructions of each region in a profile of several parts. The last is what was collected

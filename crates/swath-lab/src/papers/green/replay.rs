@@ -10,6 +10,7 @@ use swath_trace::container::FileError;
 use swath_trace::machine::{Snapshot, UnknownFrames};
 
 use crate::film::Film;
+use crate::host::count::CountError;
 use crate::papers::green::machine::age::{AgeError, AgeTarget};
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::computer::drive_from;
@@ -133,6 +134,9 @@ pub enum ReplayError {
         /// The fault.
         error: GreenError,
     },
+    /// The instructions cannot be counted.
+    #[error("the allocators' instructions: {0}")]
+    Count(#[from] CountError),
     /// The caller stopped it.
     #[error("interrupted")]
     Interrupted,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 use swath_trace::output;
 
+use crate::host::count::CountError;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::replay::{self, ReplayError, ReplayOptions, ReplayRow, RequestSource};
 use crate::report::error::ReportError;
@@ -65,16 +66,25 @@ pub struct Contestant {
     pub measures: Vec<(&'static str, Option<Estimate>)>,
     /// Number of seeds.
     pub seeds: u64,
+    /// Instructions of the machine's allocator for each request that was taken and what was given back, in the
+    /// first seed's replay, if they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<f64>,
 }
 
+/// Counts the instructions of an allocator's calls in the replay of the first seed.
+pub type CountInstructions<'a> = &'a (dyn Fn(AllocatorName) -> Result<u64, CountError> + Sync);
+
 /// Replays with as many seeds, from the options' own on, and returns the allocators' numbers.
-/// `go_on` is called at each row of each, from several threads, and ends the run by `false`.
+/// `go_on` is called at each row of each, from several threads, and ends the run by `false`. With `count` the
+/// allocators' instructions are counted, too, one after the other.
 ///
 /// # Errors
 /// A [`ReplayError`].
 pub fn shoot_out(
     options: &ReplayOptions,
     seeds: u64,
+    count: Option<CountInstructions<'_>>,
     go_on: &(dyn Fn(AllocatorName) -> bool + Sync),
 ) -> Result<Vec<Contestant>, ReplayError> {
     let draws = options.start.is_some() || matches!(options.source, RequestSource::Load(..));
@@ -117,16 +127,25 @@ pub fn shoot_out(
             let values: Vec<f64> = last.filter_map(measure.of).collect();
             (measure.name, (!values.is_empty()).then(|| Estimate::mean(&values)))
         };
-        Contestant { allocator, measures: MEASURES.iter().map(of).collect(), seeds }
+        let instructions = count.map(|count| {
+            let first = runs.first().and_then(|tables| tables.get(nth)?.rows.last());
+            let requests = first.map_or(0, |row| row.look.counts.requests);
+            count(allocator).map(|sum| sum as f64 / (requests as f64).max(1.0))
+        });
+        let instructions = instructions.transpose()?;
+        let measures = MEASURES.iter().map(of).collect();
+        Ok(Contestant { allocator, measures, seeds, instructions })
     };
-    Ok(options.allocators.iter().enumerate().map(contestant).collect())
+    options.allocators.iter().enumerate().map(contestant).collect()
 }
 
 /// The table: a line for each allocator, means with half of their 95% intervals.
 pub fn lines(contestants: &[Contestant]) -> Vec<String> {
     let seeds = contestants.first().map_or(0, |one| one.seeds);
     let head = MEASURES.iter().map(|measure| format!("{:>18}", measure.name)).collect::<String>();
-    let mut lines = vec![format!("{:24}{head}", format!("{seeds} seeds, at the end"))];
+    let counted = contestants.iter().any(|one| one.instructions.is_some());
+    let tail = if counted { format!("{:>18}", "instructions") } else { String::new() };
+    let mut lines = vec![format!("{:24}{head}{tail}", format!("{seeds} seeds, at the end"))];
     for one in contestants {
         let cell = |(measure, (_, estimate)): (&Measure, &(&str, Option<Estimate>))| {
             let Some(estimate) = estimate else { return format!("{:>18}", "-") };
@@ -136,7 +155,8 @@ pub fn lines(contestants: &[Contestant]) -> Vec<String> {
             format!("{:>18}", format!("{value:.places$}{unit} ± {half:.places$}"))
         };
         let cells: String = MEASURES.iter().zip(&one.measures).map(cell).collect();
-        lines.push(format!("{:24}{cells}", one.allocator.title()));
+        let count = one.instructions.map_or_else(String::new, |count| format!("{count:>18.0}"));
+        lines.push(format!("{:24}{cells}{count}", one.allocator.title()));
     }
     lines
 }

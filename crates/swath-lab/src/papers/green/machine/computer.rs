@@ -34,6 +34,7 @@ use swath_vm::migrate::daemon;
 use swath_vm::migrate::daemon::{Daemon, MigrationStep};
 use swath_vm::migrate::units::NodeBanks;
 
+use crate::host::callgrind::counted_call;
 use crate::papers::green::machine::allocator::{AllocatorName, GreenZone};
 use crate::papers::green::machine::blocks::{Blocks, NodeOwners};
 use crate::papers::green::machine::build::{Linux, Zones, build};
@@ -349,7 +350,8 @@ impl<Z: GreenZone> GreenMachine<Z> {
         request: BlockRequest,
     ) -> Result<u32, GreenError> {
         let blocks = &mut self.buffer[..count as usize];
-        let taken = match self.machine.get_mut().allocate_run(request, blocks) {
+        let machine = self.machine.get_mut();
+        let taken = match counted_call(|| machine.allocate_run(request, blocks)) {
             Ok(()) => blocks.len(),
             Err((taken, MachineAllocateError::NoBlock { .. })) => taken,
             Err((_, error)) => return Err(self.fault(error)),
@@ -413,19 +415,22 @@ impl<Z: GreenZone> GreenMachine<Z> {
     fn free_waiting(&mut self, count: usize, kind: Option<(Order, u16)>) -> Result<(), GreenError> {
         let Some((order, cpu)) = kind else { return Ok(()) };
         let blocks = &self.buffer[..count];
-        let given = self.machine.get_mut().free_run(blocks, order, cpu.into());
+        let machine = self.machine.get_mut();
+        let given = counted_call(|| machine.free_run(blocks, order, cpu.into()));
         given.map_err(|(_, error)| self.fault(error))?;
         self.clock.number += count as u32;
         Ok(())
     }
 
     fn give(&mut self, frames: &[Pfn], order: Order, cpu: u16) -> Result<(), GreenError> {
-        let given = self.machine.get_mut().free_run(frames, order, cpu.into());
+        let machine = self.machine.get_mut();
+        let given = counted_call(|| machine.free_run(frames, order, cpu.into()));
         given.map_err(|(_, error)| self.fault(error))
     }
 
     fn take(&mut self, request: BlockRequest) -> Result<Option<Pfn>, GreenError> {
-        match self.machine.get_mut().allocate(request) {
+        let machine = self.machine.get_mut();
+        match counted_call(|| machine.allocate(request)) {
             Ok(start) => {
                 self.wake(start)?;
                 Ok(Some(start))
