@@ -159,6 +159,27 @@ impl Areas {
         self.choose_solid(s).map(Ok)
     }
 
+    /// The first broken invariant, if all records are sound, of areas that hold `total` frames.
+    pub(crate) fn check(&self, s: &[u64], total: u64) -> Result<(), &'static str> {
+        let (mut sum, mut past, mut apart) = (0, None, true);
+        let mut copy = *self;
+        let read = self.each(s, &mut |start, end| {
+            apart &= start < end && past.is_none_or(|past| past < start);
+            sum += end.saturating_sub(start);
+            past = Some(end);
+        });
+        if read.is_err() || copy.choose_solid(s).is_err() {
+            return Err("the record of an area is not as it was written");
+        }
+        if !apart || sum != total {
+            return Err("the areas are not those of the map");
+        }
+        if self.solid.count != copy.solid.count && !self.solid.is_empty() {
+            return Err("the largest area is another");
+        }
+        Ok(())
+    }
+
     fn full(&self) -> FrameHotplugError {
         FrameHotplugError::TooManyAreas { areas: self.room }
     }

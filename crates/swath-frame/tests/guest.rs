@@ -113,7 +113,13 @@ fn drive<R: Rule, H: Hardening>(seed: u64, config: BuddyConfig) {
         for unit in 0..units.len() {
             let state = units.unit_use(unit).unwrap();
             assert_eq!(state.is_taken, taken.borrow().contains(&unit), "{place}");
-            assert!(!state.is_taken || state.held_frames == 0, "{place}");
+            let frames = units.frames(unit);
+            let count = |extent: Extent| extent.intersect(frames).count;
+            let memory = count(first) + count(second);
+            let runs = held.iter().map(|(&start, &held)| Extent::new(Pfn::new(start), held));
+            let here = UNIT_FRAMES - memory + runs.map(count).sum::<u64>();
+            assert_eq!(u64::from(state.held_frames), here, "{place}, unit {unit}");
+            assert!(!state.is_taken || here == 0, "{place}");
         }
     }
     // The host gives all that it has; all of it can be had.

@@ -701,6 +701,9 @@ impl<R: Rule, H: Hardening> State<R, H> {
                 from = at + 1;
             }
         }
+        if H::CHECKED {
+            self.areas.check(s, self.total)?;
+        }
         if self.nonempty >> self.last > 1 {
             return Err("the mask names a class that there is not");
         }
