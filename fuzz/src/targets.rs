@@ -62,5 +62,6 @@ targets! {
     machine, 1024, operations::machine::run, "Machines of four kinds of zones, hotplug: a state for each frame and unit";
     pool, 1024, operations::pool::run, "The buffer pool, two heaps, a source that fails: a map of the bytes in use";
     c_interface, 1024, operations::c_interface::run, "The C interface with null and foreign objects: sets of frames, a map of bytes";
+    c_pmap, 1024, operations::c_interface::pmap, "Mappings through the C interface, all formats: Rust's, call by call, and the same tables";
     cmt, 1024, operations::cmt::run, "cmt_malloc in C and in Rust, two threads, wrong pointers: a map of the bytes in use";
 }

@@ -9,7 +9,21 @@ use swath::swath_status::*;
 use swath::*;
 use swath_arch::testing::Random;
 
+use swath_arch::Format;
+use swath_vm::Status;
+
 use super::memory::{GARBAGE, STEPS_MAX};
+
+#[path = "../../../crates/swath-ffi/tests/pmap/beside.rs"]
+mod beside;
+
+/// Draws a format and where the status of pages stands, and drives the pmap of C beside Rust's.
+pub fn pmap(bytes: &[u8]) {
+    let mut random = Random::given(bytes);
+    let format = Format::ALL[random.index(Format::ALL.len())];
+    let status = if random.one_in(2) { Status::InTable } else { Status::InReverseMap };
+    beside::drive(format, status, random, STEPS_MAX);
+}
 
 /// Areas of the map: first frame and frames.
 const AREAS: [(u64, u64); 3] = [(3, 300), (400, 64), (512, 300)];
