@@ -205,10 +205,11 @@ fn by_words(buddy: Buddy, memory: &mut Memory, wanted: u64) -> Result<Outcome, F
     words.resize_with(SharedUnits::words_len(all), Default::default);
     let units = SharedUnits::new(all, &words).ok_or_else(|| setup("too few words"))?;
     let exits = std::cell::Cell::new(0_u64);
-    let mut guest = Guest::new(buddy, units, |unit| {
+    let guest = Guest::new(buddy, units, |unit| {
         exits.set(exits.get() + 1);
         units.give(unit)
     });
+    let mut guest = guest.map_err(|error| setup(error.to_string()))?;
 
     let begun = Instant::now();
     let (mut run, mut shrunk, mut failure) = (Extent::default(), 0, Ok(()));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::guest::{Guest, SharedUnits, UNIT_FRAMES};
+use swath_frame::guest::{Guest, OtherSpan, SharedUnits, UNIT_FRAMES};
 use swath_frame::{
     BestFit, BuddyConfig, ByteRange, Checked, Hardening, HeadOfList, MemoryMap, PageBuddy, Rule,
     Trusting,
@@ -46,7 +46,8 @@ fn drive<R: Rule, H: Hardening>(seed: u64, config: BuddyConfig) {
             assert!(units.give(unit));
         }
         gives
-    });
+    })
+    .unwrap();
     let total = first.count + second.count;
     let mut held: BTreeMap<u64, u64> = BTreeMap::new();
     for step in 0..600 {
@@ -147,7 +148,7 @@ fn a_host_that_lies_is_refused() {
     for gives in [false, true] {
         let words = words(all);
         let units = SharedUnits::new(all, &words).unwrap();
-        let mut guest =
+        let guest =
             Guest::new(buddy::<HeadOfList, Trusting>(&[all], BuddyConfig::BBS), units, |unit| {
                 if gives {
                     units.give(unit);
@@ -156,10 +157,27 @@ fn a_host_that_lies_is_refused() {
                 true
             });
         assert_eq!(units.take_free(usize::MAX, &mut |_| ()), 8);
+        let mut guest = guest.unwrap();
         assert_eq!(guest.allocate_block(5), None);
         assert!(guest.allocate_aligned(Order::known(9)).is_err());
         assert_eq!(guest.allocate_block(0), None);
         assert_eq!((guest.free_frames() / UNIT_FRAMES) as usize + guest.parked_units(), 8);
+    }
+}
+
+#[test]
+fn words_of_another_span_are_refused() {
+    let all = Extent::new(Pfn::new(512), 8 * UNIT_FRAMES);
+    for other in
+        [Extent::new(Pfn::new(512), 7 * UNIT_FRAMES), Extent::new(Pfn::new(0), 8 * UNIT_FRAMES)]
+    {
+        let words = words(other);
+        let units = SharedUnits::new(other, &words).unwrap();
+        let buddy = buddy::<HeadOfList, Trusting>(&[all], BuddyConfig::BBS);
+        let refused = Guest::new(buddy, units, |_| true).err();
+        let first = units.frames(0).start;
+        assert_eq!(refused, Some(OtherSpan { span: all, units: units.len(), first }));
+        assert!(SharedUnits::new(all, &words[1..]).is_none());
     }
 }
 
@@ -208,7 +226,8 @@ fn both_at_work() {
             takes
         });
         let mut guest =
-            Guest::new(buddy::<HeadOfList, Trusting>(&[all], BuddyConfig::PBS_ARMV8), units, give);
+            Guest::new(buddy::<HeadOfList, Trusting>(&[all], BuddyConfig::PBS_ARMV8), units, give)
+                .unwrap();
         let (mut random, mut held) = (Random::new(4), Vec::new());
         let backs = |block: Extent| {
             let (first, last) =

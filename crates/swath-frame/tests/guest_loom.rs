@@ -63,7 +63,7 @@ fn explore(takes: usize, gives: bool, unasked: bool) {
             }
             gives
         };
-        let mut guest = Guest::new(allocator, units, install);
+        let mut guest = Guest::new(allocator, units, install).unwrap();
         let host_memory = Arc::clone(&memory);
         let host = thread::spawn(move || {
             let _host = lock.lock().unwrap();

@@ -1,10 +1,22 @@
 //! The guest's side.
 
-use swath_arch::{Extent, Order};
+use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameFreeError};
 use crate::guest::shared::{SharedUnits, UNIT_FRAMES};
 use crate::hotplug::FrameHotplug;
+
+/// The words are not those of the allocator's span.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the words are of {units} units from frame {first} on, the allocator of {span}")]
+pub struct OtherSpan {
+    /// The allocator's span.
+    pub span: Extent,
+    /// Units that have a word.
+    pub units: usize,
+    /// The first frame of the first unit.
+    pub first: Pfn,
+}
 
 /// A guest's frame allocator, whose host takes free units.
 ///
@@ -32,7 +44,7 @@ use crate::hotplug::FrameHotplug;
 ///
 /// let shared: Vec<_> = (0..SharedUnits::words_len(all)).map(|_| AtomicU32::new(0)).collect();
 /// let units = SharedUnits::new(all, &shared).unwrap();
-/// let mut guest = Guest::new(frames, units, |unit| units.give(unit));
+/// let mut guest = Guest::new(frames, units, |unit| units.give(unit)).unwrap();
 /// let page = guest.allocate_block(1).unwrap();
 ///
 /// // The host takes what is free, asking nobody.
@@ -54,14 +66,17 @@ impl<'m, A: FrameHotplug, H: FnMut(usize) -> bool> Guest<'m, A, H> {
     /// Puts the words before an allocator of the same span. What is not free now counts as held until it
     /// is freed through this guest. O(free blocks).
     ///
-    /// # Panics
-    /// If the words are of another span than the allocator's.
-    pub fn new(allocator: A, units: SharedUnits<'m>, install: H) -> Self {
+    /// # Errors
+    /// [`OtherSpan`] if the words are of another span than the allocator's.
+    pub fn new(allocator: A, units: SharedUnits<'m>, install: H) -> Result<Self, OtherSpan> {
         let span = allocator.span();
         let words = SharedUnits::words_len(span);
-        assert!(words == units.len() && units.frames(0).contains(span.start), "another span");
+        if words != units.len() || !units.frames(0).contains(span.start) {
+            let first = units.frames(0).start;
+            return Err(OtherSpan { span, units: units.len(), first });
+        }
         allocator.for_each_free(&mut |free| units.release(free));
-        Self { allocator, units, install, parked: 0 }
+        Ok(Self { allocator, units, install, parked: 0 })
     }
 
     /// Returns the number of free frames, with those in units that the host has taken but for parked ones. O(1).

@@ -31,5 +31,5 @@
 mod allocator;
 mod shared;
 
-pub use allocator::Guest;
+pub use allocator::{Guest, OtherSpan};
 pub use shared::{SharedUnits, UNIT_FRAMES, UnitUse};
