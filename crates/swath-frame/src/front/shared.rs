@@ -7,7 +7,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
-use crate::front::bits::{Bits, UNIT_FRAMES, UNIT_WORDS};
+use crate::front::bits::{Bits, LINE_WORDS, UNIT_FRAMES, UNIT_WORDS};
 use crate::front::held::Held;
 use crate::hardening::{Table, WordFault};
 use crate::hotplug::{FrameHotplug, FrameHotplugError};
@@ -134,6 +134,11 @@ fn span(allocator: &impl FrameAllocator, reach: Extent) -> (u64, usize) {
     (first, usize::try_from(units).unwrap_or(usize::MAX / UNIT_WORDS))
 }
 
+/// The words that so many units need wherever they lie: up to a line's goes before the first.
+fn words_of(units: usize) -> usize {
+    if units == 0 { 0 } else { UNIT_WORDS.saturating_mul(units).saturating_add(LINE_WORDS - 1) }
+}
+
 impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Counts the words of bits that a front over `allocator` needs. O(free
     /// blocks).
@@ -144,7 +149,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Counts the words of bits that a front over `allocator` needs to which frames of `reach` may be
     /// added. O(free blocks).
     pub fn bits_len_reaching(allocator: &A, reach: Extent) -> usize {
-        UNIT_WORDS.saturating_mul(span(allocator, reach).1)
+        words_of(span(allocator, reach).1)
     }
 
     /// A front over `allocator`, with as many CPUs as `slots`, which start
@@ -176,11 +181,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
             return Err(FrontError::NoSlots);
         }
         let (first, units) = span(&allocator, reach);
-        let (needed, given) = (UNIT_WORDS.saturating_mul(units), bits.len());
+        let (needed, given) = (words_of(units), bits.len());
         let bits = bits.get_mut(..needed).ok_or(FrontError::BitsTooShort { needed, given })?;
+        // Where this cannot be known, a unit is as good anywhere.
+        let before = bits.as_ptr().align_offset(64) % LINE_WORDS;
+        let bits = bits.get_mut(before..).unwrap_or_default();
         bits.fill_with(|| AtomicUsize::new(0));
         slots.fill_with(Slot::new);
-        let bits = Bits(bits.as_chunks().0);
+        let bits = Bits(bits.as_chunks().0.get(..units).unwrap_or_default());
         bits.hold_all();
         allocator.for_each_free(&mut |extent| {
             bits.own_range(extent.start.raw() - first, extent.end().raw() - first);
