@@ -124,7 +124,7 @@ fn steps(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Random, 
                         FrameAllocator::allocate(&mut cpu, count, &mut |block| seen.took(block));
                 }
                 1 => {
-                    let order = Order::known(random.below(10) as u8);
+                    let order = Order::known(random.below(11) as u8);
                     cpu.allocate_aligned(order).into_iter().for_each(|block| seen.took(block));
                 }
                 _ => cpu.allocate_frame().into_iter().for_each(|at| seen.took(Extent::new(at, 1))),
@@ -195,5 +195,6 @@ fn no_flip_breaks_the_front() {
     (0..trials as u64).for_each(|seed| trial(seed, &mut tally));
     println!("the front, {trials} flips: {tally:?}");
     assert_eq!((tally.panics, tally.twice, tally.outside), (0, 0, 0), "{tally:?}");
-    assert!(tally.told > trials / 5, "a call says what is wrong: {tally:?}");
+    // Most words of a slot are places of blocks that it does not hold.
+    assert!(tally.told > trials / 8, "a call says what is wrong: {tally:?}");
 }

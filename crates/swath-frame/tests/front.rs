@@ -322,7 +322,7 @@ fn hostile_frees_are_named_and_change_nothing() {
 /// named, and nothing changes.
 #[test]
 fn whole_blocks_come_back_in_any_pieces_once() {
-    for order in 1..10 {
+    for order in 1..11 {
         let pool = Pool::new(512..2048);
         let (mut slots, mut bits) = (slots(2), bits(&pool));
         let front = Front::new(pool, &mut slots, &mut bits).unwrap();
@@ -366,8 +366,8 @@ fn whole_blocks_come_back_in_any_pieces_once() {
 fn construction_names_what_is_wrong() {
     let pool = || Pool::new(1000..2000);
     let needed = Front::<YieldLock, Pool>::bits_len(&pool());
-    // Two units of 512 frames from 512 to 2048, each of 8 pairs of words and one more.
-    assert_eq!(needed as u64, 17 * (2000_u64.div_ceil(512) - 1000 / 512));
+    // Two units of 1,024 frames, each of 16 pairs of words and a line, and what is before the first line.
+    assert_eq!(needed as u64, 40 * 2 + 7);
     let mut bits = bits(&pool());
     assert_eq!(
         Front::<YieldLock, Pool>::new(pool(), &mut [], &mut bits).unwrap_err(),
@@ -380,7 +380,7 @@ fn construction_names_what_is_wrong() {
     );
     let front = Front::new(pool(), &mut one, &mut bits).unwrap();
     assert_eq!(front.on(1).unwrap_err(), NoSuchCpu { cpu: 1, cpus: 1 });
-    assert!(size_of::<Slot<YieldLock>>() == 1152 && align_of::<Slot<YieldLock>>() == 128);
+    assert!(size_of::<Slot<YieldLock>>() == 2048 && align_of::<Slot<YieldLock>>() == 128);
     // An allocator with nothing free.
     let empty = Pool::new(std::iter::empty());
     let mut one = slots(1);
@@ -659,7 +659,7 @@ fn with_reaching(
     let map = MemoryMap::new(&ranges, &mut storage).unwrap().reaching(span).unwrap();
     let words = PageBuddy::<Vec<u64>>::storage_words(&map, BuddyConfig::PBS_ARMV8);
     let buddy = PageBuddy::<_>::new(&map, BuddyConfig::PBS_ARMV8, vec![0; words]).unwrap();
-    let len = Front::<YieldLock, _>::bits_len_reaching(&buddy, span);
+    let len = Front::<YieldLock, PageBuddy<Vec<u64>>>::bits_len_reaching(span);
     let mut bits: Vec<_> = (0..len).map(|_| AtomicUsize::new(0)).collect();
     let mut slots = slots(cpus);
     let front = Front::new_reaching(buddy, span, &mut slots, &mut bits).unwrap();

@@ -74,7 +74,7 @@ fn map<'a>(span: Extent, area: &'a mut [Extent; 1]) -> Result<MemoryMap<'a>, Mem
 }
 
 impl<'m, R: RawMutex> KernelFrames<'m, R> {
-    /// Counts the words for memory that lies within `span`: some 3.2 bits of the first and 2.1 of the second
+    /// Counts the words for memory that lies within `span`: some 2.1 bits of the first and 2.5 of the second
     /// kind for each frame.
     ///
     /// # Errors
@@ -82,9 +82,7 @@ impl<'m, R: RawMutex> KernelFrames<'m, R> {
     pub fn needs(span: Extent) -> Result<Needs, MemoryMapError> {
         let mut area = [Extent::default()];
         let words = Buddy::storage_words(&map(span, &mut area)?, CONFIG);
-        // A unit of 512 frames more than the span needs, as it may begin within one.
-        let units = (span.count / 512).saturating_add(2);
-        Ok(Needs { words, bits: usize::try_from(units).unwrap_or(usize::MAX).saturating_mul(33) })
+        Ok(Needs { words, bits: Front::<R, Buddy<'_>>::bits_len_reaching(span) })
     }
 
     /// Makes an allocator that has no memory yet. O(words).

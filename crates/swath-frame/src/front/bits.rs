@@ -19,7 +19,7 @@ pub(super) const WORD_ORDER: u32 = if cfg!(loom) { 2 } else { usize::BITS.ilog2(
 const PART_ORDER: u32 = if cfg!(loom) { WORD_ORDER } else { WORD_ORDER + 1 };
 
 /// The order of a **unit**, whose bits lie together.
-pub(super) const UNIT_ORDER: u32 = if cfg!(loom) { 3 } else { 9 };
+pub(super) const UNIT_ORDER: u32 = if cfg!(loom) { 3 } else { 10 };
 
 /// Frames for each word of bits.
 pub(super) const BITS: u64 = 1 << WORD_ORDER;
@@ -38,11 +38,16 @@ const PART_WORDS: usize = 1 << (PART_ORDER - WORD_ORDER);
 const PARTS: usize = 1 << (UNIT_ORDER - PART_ORDER);
 const ALL_PARTS: usize = (1 << PARTS) - 1;
 
-/// Words of a unit.
-pub(super) const UNIT_WORDS: usize = 1 + 2 * WORDS;
+/// Words of a cache line. The checker's are not what they are in memory.
+pub(super) const LINE_WORDS: usize = if cfg!(loom) { 1 } else { 64 / size_of::<usize>() };
 
-/// The words of a unit. First a bit for each part that a user got as a part of an aligned block and
-/// still holds **whole**; then for each `BITS` frames a bit for each that a user holds, and one for
+/// Words of a unit: the parts have a line to themselves.
+pub(super) const UNIT_WORDS: usize = LINE_WORDS + 2 * WORDS;
+
+/// The words of a unit, from the start of a cache line on, so that CPUs that use frames of different
+/// units, or short blocks of different quarters of one, do not wait for each other's lines. First
+/// a bit for each part that a user got as a part of an aligned block and still holds **whole**, and
+/// nothing in the rest of that line; then for each `BITS` frames a bit for each that a user holds, and one for
 /// each that is the front's. What never was the front's is held, too, so that a single bit says whether
 /// a frame may go out; what has been removed is neither.
 ///
@@ -58,7 +63,7 @@ pub(super) struct Bits<'m>(pub(super) &'m [Unit]);
 /// The words of users' bits and of the front's for the same frames.
 #[inline(always)]
 fn pair(unit: &Unit, word: usize) -> &[AtomicUsize; 2] {
-    &unit[1..].as_chunks().0[word % WORDS]
+    &unit[LINE_WORDS..].as_chunks().0[word % WORDS]
 }
 
 #[inline(always)]
@@ -71,14 +76,26 @@ fn owned(unit: &Unit, word: usize) -> &AtomicUsize {
     &pair(unit, word)[1]
 }
 
-/// The users' bits of `N` words together, the first a multiple of `N`.
+/// Returns true if no user holds a frame of the `N` words from that of frame `index` on, which has to
+/// be the first of an aligned block of so many.
 #[inline(always)]
-fn any<const N: usize>(unit: &Unit, first: usize) -> usize {
-    let words: &[[[AtomicUsize; 2]; N]] = unit[1..].as_chunks().0.as_chunks().0;
-    let held = |words: &[[AtomicUsize; 2]; N]| {
-        words.iter().fold(0, |held, [used, _]| held | used.load(Relaxed))
-    };
-    words.get(first / N).map_or(ALL, held)
+fn is_clear<const N: usize>(unit: &Unit, index: u64) -> bool {
+    // All lie in the unit whatever `index` is, so that nothing is left to be checked.
+    let first = if N < WORDS { word_of(index) / N * N } else { 0 };
+    let words = first..first + N.min(WORDS);
+    let held = words.fold(0, |held, word| held | used(unit, word).load(Relaxed));
+    index % (N as u64 * BITS) == 0 && held & ALL == 0
+}
+
+/// A bit for each part of `N` words.
+const fn ones<const N: usize>() -> usize {
+    (1 << (N / PART_WORDS)) - 1
+}
+
+/// As [`is_clear`] for a whole unit: a call of its own, for which the others need not save registers.
+#[inline(never)]
+fn is_unit_clear(unit: &Unit, index: u64) -> bool {
+    is_clear::<WORDS>(unit, index)
 }
 
 /// The number in its unit of a frame's word.
@@ -108,7 +125,7 @@ fn clear_all(word: &AtomicUsize, bits: usize) -> bool {
     // seen, too, by whoever gets the frames next.
     let mut now = word.load(Acquire);
     while now & bits == bits {
-        match word.compare_exchange_weak(now, now & !bits, Acquire, Acquire) {
+        match word.compare_exchange_weak(now, now ^ bits, Acquire, Acquire) {
             Ok(_) => return true,
             Err(other) => now = other,
         }
@@ -145,7 +162,7 @@ impl<'m> Bits<'m> {
         let at = (index >> UNIT_ORDER).saturating_mul(UNIT_WORDS as u64);
         let at = usize::try_from(at).unwrap_or(usize::MAX - UNIT_WORDS);
         let value = |unit| used(unit, word_of(index)).load(Relaxed) as u64;
-        (at.saturating_add(1 + 2 * word_of(index)), self.unit(index).map_or(0, value))
+        (at.saturating_add(LINE_WORDS + 2 * word_of(index)), self.unit(index).map_or(0, value))
     }
 
     pub(super) fn is_owned(&self, index: u64) -> bool {
@@ -216,35 +233,40 @@ impl<'m> Bits<'m> {
     /// if it is not aligned. One atomic step.
     #[inline(always)]
     pub(super) fn take_block(&self, index: u64, order: u32) -> bool {
-        if index & ((1 << order) - 1) != 0 {
-            return false;
-        }
         if order <= WORD_ORDER {
+            if index & ((1 << order) - 1) != 0 {
+                return false;
+            }
             return self.take_in_word(index, ALL >> (BITS - (1 << order)));
         }
         self.take_parts(index, order)
     }
 
-    /// As [`take_block`](Self::take_block) for an aligned block that has several words.
+    /// As [`take_block`](Self::take_block) for a block that has several words.
     #[inline(always)]
     fn take_parts(&self, index: u64, order: u32) -> bool {
         let Some(unit) = self.unit(index) else { return false };
-        let first = word_of(index);
-        let held = match order - WORD_ORDER {
-            1 => any::<2>(unit, first),
-            2 => any::<4>(unit, first),
-            3 => any::<8>(unit, first),
-            _ => any::<16>(unit, first),
+        // The order of huge pages comes first.
+        let (clear, ones) = if order + 1 == UNIT_ORDER {
+            (is_clear::<{ WORDS / 2 }>(unit, index), ones::<{ WORDS / 2 }>())
+        } else if order == UNIT_ORDER {
+            (is_unit_clear(unit, index), ALL_PARTS)
+        } else if order == WORD_ORDER + 1 {
+            (is_clear::<2>(unit, index), ones::<2>())
+        } else if order == WORD_ORDER + 2 {
+            (is_clear::<4>(unit, index), ones::<4>())
+        } else {
+            (is_clear::<8>(unit, index), ones::<8>())
         };
-        let parts = parts(index, 1 << order);
-        if held & ALL != 0 {
-            return false;
+        let parts = ones << ((index >> PART_ORDER) as usize % PARTS);
+        let mut now = unit[0].load(Relaxed);
+        while clear && now & parts == 0 {
+            match unit[0].compare_exchange_weak(now, now | parts, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(other) => now = other,
+            }
         }
-        let before = unit[0].fetch_or(parts, Relaxed) & parts;
-        if before != 0 {
-            unit[0].fetch_and(!parts | before, Relaxed);
-        }
-        before == 0
+        false
     }
 
     /// Notes that no user holds a frame any more; returns false if none did, or if it is not the
@@ -359,7 +381,9 @@ impl<'m> Bits<'m> {
         let (mut free, mut covered) = (true, start);
         for (unit, start, end) in self.units(start, end) {
             covered = end;
-            if end - start == UNIT_FRAMES && self.take_block(start, UNIT_ORDER) {
+            let frames = end - start;
+            let parts = frames.is_power_of_two() && frames > BITS;
+            if parts && self.take_block(start, frames.trailing_zeros()) {
                 continue;
             }
             for (word, bits) in words(start, end) {
@@ -377,10 +401,11 @@ impl<'m> Bits<'m> {
         let (mut covered, from) = (start, start);
         for (unit, start, end) in self.units(start, end) {
             covered = end;
-            if end - start == UNIT_FRAMES && clear_all(&unit[0], ALL_PARTS) {
+            let parts = parts_within(start, end);
+            if (start | end) & ((1 << PART_ORDER) - 1) == 0 && clear_all(&unit[0], parts) {
                 continue;
             }
-            split(unit, parts_within(start, end));
+            split(unit, parts);
             let mut given = start;
             for (word, bits) in words(start, end) {
                 let own = bits & owned(unit, word).load(Relaxed);

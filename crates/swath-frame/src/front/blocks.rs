@@ -9,16 +9,54 @@ use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
 /// line.
 const AREA_FRAMES: u64 = if cfg!(loom) { BITS } else { 256 };
 
+/// Frames that claims stop at growing.
+const AREAS_FRAMES: u64 = if cfg!(loom) { UNIT_FRAMES } else { 4096 };
+
+/// Doublings of an area.
+const CLAIMS_MOST: u32 = 4;
+
+/// The order of what short blocks are cut from where the allocator gives no area for them.
+const HUGE_ORDER: u32 = if UNIT_ORDER < 9 { UNIT_ORDER } else { 9 };
+
 /// Areas of a slot, and blocks of each order; few for the model checker, which must see them
 /// overflow.
 const AREAS: usize = if cfg!(loom) { 2 } else { 8 };
-const BLOCKS: usize = if cfg!(loom) { 2 } else { 4 };
+const BLOCKS: usize = if cfg!(loom) { 2 } else { 14 };
 
-/// Aligned blocks of one order.
-struct Stack {
-    len: usize,
-    starts: [u64; BLOCKS],
+/// Frames in the blocks of one order.
+const STACK_FRAMES: usize = 1 << 12;
+
+/// The most blocks of an order.
+const fn depth(order: usize) -> usize {
+    let most = STACK_FRAMES >> order;
+    if most < BLOCKS { most } else { BLOCKS }
 }
+
+/// Aligned blocks of one order: the place of the highest, [`NONE`] at the [`bottom`], and the blocks'
+/// starts from there up. So many words that a stack is found by a shift.
+type Stack = [u64; BLOCKS + 2];
+
+/// The place of the highest block of a full stack.
+const FULL: u64 = BLOCKS as u64 + 1;
+
+/// What is below the lowest block of a stack: no block's start.
+const NONE: u64 = u64::MAX;
+
+/// The place below the lowest block of an order, so that all stacks are full at the same height.
+const fn bottom(order: usize) -> usize {
+    1 + BLOCKS - depth(order)
+}
+
+/// Stacks without a block.
+const EMPTY: [Stack; UNIT_ORDER as usize] = {
+    let mut stacks = [[NONE; BLOCKS + 2]; UNIT_ORDER as usize];
+    let mut at = 0;
+    while at < stacks.len() {
+        stacks[at][0] = bottom(at + 1) as u64;
+        at += 1;
+    }
+    stacks
+};
 
 /// Aligned blocks by order, as they came back, and **areas** of any place and length, from which
 /// what no such block serves is cut.
@@ -29,6 +67,8 @@ pub(super) struct Blocks {
     stacks: [Stack; UNIT_ORDER as usize],
     areas_len: usize,
     areas: [Extent; AREAS],
+    /// Claims since something was returned.
+    claims: u32,
 }
 
 /// A slot's words were not what they can be, or the allocator did not take its frames back.
@@ -44,6 +84,20 @@ fn free_all(
     tried.fold(Ok(()), Result::and)
 }
 
+/// The runs of blocks of `count` frames that ascend.
+pub(super) fn runs(mut ascending: &[u64], count: u64) -> impl Iterator<Item = Extent> + '_ {
+    core::iter::from_fn(move || {
+        let &lowest = ascending.first()?;
+        let run = ascending
+            .iter()
+            .zip(0..)
+            .take_while(|&(&start, i)| start.wrapping_sub(lowest) == i * count);
+        let len = run.count();
+        ascending = ascending.get(len..).unwrap_or_default();
+        Some(Extent::new(Pfn::new(lowest), len as u64 * count))
+    })
+}
+
 /// Returns true if the frames, at least one, are an aligned block of an order.
 #[inline(always)]
 pub(super) fn is_block(extent: Extent) -> bool {
@@ -53,37 +107,33 @@ pub(super) fn is_block(extent: Extent) -> bool {
 impl Blocks {
     /// Holds nothing.
     pub(super) const fn new() -> Self {
-        const EMPTY: Stack = Stack { len: 0, starts: [0; BLOCKS] };
-        const NONE: Extent = Extent { start: Pfn::new(0), count: 0 };
-        Self { stacks: [EMPTY; UNIT_ORDER as usize], areas_len: 0, areas: [NONE; AREAS] }
+        const NOTHING: Extent = Extent { start: Pfn::new(0), count: 0 };
+        Self { stacks: EMPTY, areas_len: 0, areas: [NOTHING; AREAS], claims: 0 }
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        self.stacks.iter_mut().for_each(|stack| stack.len = 0);
-        self.areas_len = 0;
+        self.stacks = EMPTY;
+        (self.areas_len, self.claims) = (0, 0);
     }
 
     /// Words of the blocks.
     #[cfg(feature = "testing")]
-    pub(super) const WORDS: usize = UNIT_ORDER as usize * (1 + BLOCKS) + 1 + 2 * AREAS;
+    pub(super) const WORDS: usize = UNIT_ORDER as usize * (2 + BLOCKS) + 2 + 2 * AREAS;
 
     /// Flips a bit of one of the words.
     #[cfg(feature = "testing")]
     pub(super) fn flip(&mut self, word: usize, bit: u32) {
-        let (stack, at) = (word / (1 + BLOCKS), word % (1 + BLOCKS));
-        if let Some(stack) = self.stacks.get_mut(stack) {
-            match at.checked_sub(1) {
-                None => stack.len ^= 1 << (bit % usize::BITS),
-                Some(at) => stack.starts[at] ^= 1 << bit,
-            }
+        if let Some(word) = self.stacks.as_flattened_mut().get_mut(word) {
+            *word ^= 1 << bit;
             return;
         }
-        match at.checked_sub(1) {
-            None => self.areas_len ^= 1 << (bit % usize::BITS),
-            Some(at) => {
-                let area = &mut self.areas[at % AREAS];
-                if at < AREAS {
+        match word - self.stacks.as_flattened().len() {
+            0 => self.areas_len ^= 1 << (bit % usize::BITS),
+            1 => self.claims ^= 1 << (bit % u32::BITS),
+            at => {
+                let area = &mut self.areas[(at - 2) % AREAS];
+                if at - 2 < AREAS {
                     area.start = Pfn::new(area.start.raw() ^ 1 << bit);
                 } else {
                     area.count ^= 1 << bit;
@@ -95,12 +145,13 @@ impl Blocks {
     /// Takes out a block of an order from 1 to [`UNIT_ORDER`]. O(areas) if none came back.
     #[inline(always)]
     pub(super) fn pop_block(&mut self, order: u32) -> Option<u64> {
-        if let Some(stack) = self.stacks.get_mut(order as usize - 1)
-            && let Some(left) = stack.len.checked_sub(1)
-            && let Some(&start) = stack.starts.get(left)
-        {
-            stack.len = left;
-            return Some(start);
+        if let Some(stack) = self.stacks.get_mut(order as usize - 1) {
+            // The place is one of the array's, whatever the word says: `BLOCKS + 2` is a power of two.
+            let start = stack[stack[0] as usize % stack.len()];
+            if start != NONE {
+                stack[0] = stack[0].wrapping_sub(1);
+                return Some(start);
+            }
         }
         self.cut(1 << order, 1 << order)
     }
@@ -151,9 +202,11 @@ impl Blocks {
     #[inline(always)]
     fn push_block(&mut self, order: u32, start: u64) -> bool {
         let Some(stack) = self.stacks.get_mut(order as usize - 1) else { return false };
-        let Some(place) = stack.starts.get_mut(stack.len) else { return false };
-        *place = start;
-        stack.len += 1;
+        let next = stack[0].wrapping_add(1);
+        if next > FULL {
+            return false;
+        }
+        (stack[next as usize], stack[0]) = (start, next);
         true
     }
 
@@ -184,25 +237,23 @@ impl Blocks {
         block: Extent,
         shared: &mut impl FrameAllocator,
     ) -> Result<(), Wrong> {
+        self.claims = 0;
         if !is_block(block) {
             return self.spill_areas(block, shared);
         }
         let order = block.count.trailing_zeros();
         let Some(stack) = self.stacks.get_mut(order as usize - 1) else { return Err(Wrong) };
-        let result = match stack.starts.get_mut(..stack.len) {
-            None => {
-                stack.len = 0;
-                Err(Wrong)
+        let bottom = bottom(order as usize);
+        let result = match stack.split_at_mut_checked(bottom + 1) {
+            Some(([top, ..], starts)) if *top == FULL => {
+                starts.sort_unstable();
+                let kept = starts.len() / 2;
+                *top = (bottom + kept) as u64;
+                free_all(runs(starts.get(kept..).unwrap_or_default(), block.count), shared)
             }
-            Some(starts) => {
-                starts.sort_unstable_by(|a, b| b.cmp(a));
-                let gone = stack.len.div_ceil(2);
-                let blocks = starts.iter().take(gone);
-                let blocks = blocks.map(|&start| Extent::new(Pfn::new(start), block.count));
-                let result = free_all(blocks, shared);
-                starts.rotate_left(gone);
-                stack.len -= gone;
-                result
+            _ => {
+                stack[0] = bottom as u64;
+                Err(Wrong)
             }
         };
         let room = self.push_block(order, block.start.raw());
@@ -234,16 +285,28 @@ impl Blocks {
         if self.push_area(area) { Ok(()) } else { self.spill_areas(area, shared) }
     }
 
+    /// Frames of the next area, of which `least` are wanted: twice as many for each claim after which
+    /// nothing was returned, as long as the areas are short together.
+    fn area_frames(&mut self, least: u64) -> u64 {
+        let held = self.areas().fold(0_u64, |sum, area| sum.saturating_add(area.count));
+        let doubled = least << self.claims.min(CLAIMS_MOST);
+        self.claims = self.claims.saturating_add(1);
+        doubled.min(AREAS_FRAMES.saturating_sub(held)).max(least)
+    }
+
     /// Claims an area that has an aligned block of `order`, and takes that out: what the allocator
-    /// gives first, which it prefers to use, if it has one, otherwise a whole unit.
+    /// gives first, which it prefers to use, if it has one, otherwise a whole huge page.
     pub(super) fn claim_block(
         &mut self,
         order: u32,
         shared: &mut impl FrameAllocator,
     ) -> Result<Option<u64>, Wrong> {
         let frames = 1_u64 << order;
-        if frames <= AREA_FRAMES / 2
-            && let Some(area) = shared.allocate_block(AREA_FRAMES)
+        // Blocks whose bits are those of parts come from units of their own.
+        let wanted =
+            self.area_frames(if frames < AREA_FRAMES / 2 { AREA_FRAMES } else { UNIT_FRAMES });
+        if frames < wanted
+            && let Some(area) = shared.allocate_block(wanted)
         {
             let before = area.start.raw().next_multiple_of(frames) - area.start.raw();
             if before + frames <= area.count {
@@ -252,13 +315,13 @@ impl Blocks {
             }
             shared.free(area).map_err(|_| Wrong)?;
         }
-        let Ok(unit) = shared.allocate_aligned(Order::known(UNIT_ORDER as u8)) else {
+        let Ok(block) = shared.allocate_aligned(Order::known(order.max(HUGE_ORDER) as u8)) else {
             return Ok(None);
         };
-        if frames == UNIT_FRAMES {
-            return Ok(Some(unit.start.raw()));
+        if block.count == frames {
+            return Ok(Some(block.start.raw()));
         }
-        self.keep(unit, shared)?;
+        self.keep(block, shared)?;
         Ok(self.cut(frames, frames))
     }
 
@@ -269,7 +332,7 @@ impl Blocks {
         shared: &mut impl FrameAllocator,
     ) -> Result<Option<Extent>, Wrong> {
         // A rest that is too short for another would be served first when it has gone back.
-        let frames = AREA_FRAMES.max(count) / count * count;
+        let frames = self.area_frames(AREA_FRAMES).max(count) / count * count;
         let Some(area) = shared.allocate_block(frames) else { return Ok(None) };
         if area.count <= count {
             return Ok(Some(area));
@@ -278,26 +341,38 @@ impl Blocks {
         Ok(self.cut(count, 1).map(|start| Extent::new(Pfn::new(start), count)))
     }
 
+    /// The blocks of each order.
+    fn starts(&self) -> impl Iterator<Item = (u32, &[u64])> {
+        self.stacks.iter().zip(1_u32..).map(|(stack, order)| {
+            let starts = stack.get(bottom(order as usize) + 1..=stack[0].min(FULL) as usize);
+            (order, starts.unwrap_or_default())
+        })
+    }
+
     /// Counts the frames.
     pub(super) fn count(&self) -> u64 {
-        let stacks = self.stacks.iter().zip(1_u32..);
-        let aligned: u64 = stacks.map(|(stack, order)| (stack.len as u64) << order).sum();
-        let areas = self.areas.iter().take(self.areas_len);
-        areas.fold(aligned, |sum, area| sum.wrapping_add(area.count))
+        let aligned = self.starts().map(|(order, starts)| (starts.len() as u64) << order).sum();
+        self.areas().fold(aligned, |sum: u64, area| sum.wrapping_add(area.count))
+    }
+
+    /// All areas.
+    fn areas(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.areas.iter().take(self.areas_len).copied()
     }
 
     /// All blocks and areas.
     pub(super) fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
-        let aligned = self.stacks.iter().zip(1_u32..).flat_map(|(stack, order)| {
-            let starts = stack.starts.iter().take(stack.len);
-            starts.map(move |&start| Extent::new(Pfn::new(start), 1 << order))
+        let aligned = self.starts().flat_map(|(order, starts)| {
+            starts.iter().map(move |&start| Extent::new(Pfn::new(start), 1 << order))
         });
-        aligned.chain(self.areas.iter().take(self.areas_len).copied())
+        aligned.chain(self.areas())
     }
 
     /// Returns everything.
     pub(super) fn flush(&mut self, shared: &mut impl FrameAllocator) -> Result<(), Wrong> {
-        let fits = self.areas_len <= AREAS && self.stacks.iter().all(|stack| stack.len <= BLOCKS);
+        let mut tops = self.stacks.iter().zip(EMPTY);
+        let fits = tops.all(|([top, ..], [bottom, ..])| (bottom..=FULL).contains(top));
+        let fits = fits && self.areas_len <= AREAS;
         let result = free_all(self.extents(), shared);
         self.clear();
         if fits { result } else { Err(Wrong) }

@@ -3,7 +3,7 @@
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::front::blocks::Blocks;
+use crate::front::blocks::{Blocks, runs};
 
 /// Frames in a claimed word.
 const WORD_FRAMES: u64 = 64;
@@ -150,7 +150,7 @@ impl Held {
         }
         let kept = self.len / 2;
         let mut right = true;
-        for run in runs(self.sort().get(kept..).unwrap_or_default()) {
+        for run in runs(self.sort().get(kept..).unwrap_or_default(), 1) {
             right &= shared.free(run).is_ok();
         }
         self.len = kept;
@@ -188,17 +188,6 @@ impl Held {
             mask &= mask.wrapping_add(1 << start);
             Some(Extent::new(Pfn::new(base.wrapping_add(start.into())), u64::from(count)))
         });
-        word.chain(runs(self.sort()))
+        word.chain(runs(self.sort(), 1))
     }
-}
-
-/// The runs of frames that ascend.
-fn runs(mut ascending: &[u64]) -> impl Iterator<Item = Extent> + '_ {
-    core::iter::from_fn(move || {
-        let &lowest = ascending.first()?;
-        let run = ascending.iter().zip(0..).take_while(|&(&frame, i)| frame == lowest + i);
-        let len = run.count();
-        ascending = ascending.get(len..).unwrap_or_default();
-        Some(Extent::new(Pfn::new(lowest), len as u64))
-    })
 }

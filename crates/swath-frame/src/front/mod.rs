@@ -1,21 +1,22 @@
 //! A front for each CPU over any frame allocator.
 //!
 //! Many CPUs that share one allocator would queue at its lock for every
-//! request. So each CPU has a **slot** of its own, which serves every order up to 9 and runs of up
+//! request. So each CPU has a **slot** of its own, which serves every order up to 10 and runs of up
 //! to 64 frames:
 //!
 //! - for single frames a *claimed word*, up to 64 frames in a row that the CPU hands out one by
 //!   one from the lowest, and a *bounded buffer* of frames that came back from elsewhere;
-//! - of each order from 1 to 9 up to four aligned blocks that came back;
+//! - of each order from 1 to 10 up to 14 aligned blocks that came back, 8 of order 9 and 4 of order 10;
 //! - up to eight *areas*, runs of any length, from which is cut what no such block serves.
 //!
 //! A slot turns to the shared allocator only to claim, or to return half of what is full: sorted,
 //! so that frames in a row go back as one extent, and
 //! under one hold of the lock. The upper half goes and the lower half stays,
 //! since every allocator here prefers low frame numbers. So a block that is taken and comes back
-//! again and again is neither split from a larger one nor merged into it each time. A short block
-//! is cut from what the allocator gives first, up to 256 frames, and only where that has none, from
-//! a whole unit of 512. Longer requests, and frames that are freed otherwise than as a run of up to
+//! again and again is neither split from a larger one nor merged into it each time. A block
+//! is cut from what the allocator gives first, up to 256 frames for orders to 6 and up to 1,024 above,
+//! and only where that has none, from a whole huge page of 512. A CPU that claims again and again, and
+//! returns nothing between, claims twice as much each time, up to 4,096 frames. Longer requests, and frames that are freed otherwise than as a run of up to
 //! 64 frames or as an aligned block, go straight to the shared allocator.
 //!
 //! **Nothing is stranded.** When the shared allocator cannot serve a request,
@@ -26,9 +27,9 @@
 //! **A wrong free is refused.** One bit for each frame says whether a user holds it.
 //! To free is to clear that bit in one atomic step, so that of two frees of
 //! one frame exactly one succeeds, on whichever CPUs they run and wherever the
-//! frame lies by then. A run within one word of bits is one step as well. So is a block of order 7,
-//! 8 or 9: one word for each 512 frames tells which quarters of them are held **whole**, and such
-//! a quarter has no bits of frames until a part of it is freed. Frames of several words
+//! frame lies by then. A run within one word of bits is one step as well. So is a block of order 7
+//! to 10: one word for each 1,024 frames tells which eighths of them are held **whole**, and such
+//! an eighth has no bits of frames until a part of it is freed. Frames of several words
 //! are freed with the allocator's lock held, so that whoever holds it sees no half-done free.
 //!
 //! **A frame goes out once.** The same step that notes a frame as used says if it was used before, or
@@ -44,9 +45,10 @@
 //! bits holds the allocator's lock for these. To empty a slot, which is done where memory is short, takes a
 //! call for each of its blocks.
 //!
-//! Metadata: 17 words for each 512 frames from the lowest free frame to the highest (33 where a
-//! word has 32 bits; [`Front::bits_len`]), and one [`Slot`] of 1,152 bytes for each CPU, which holds
-//! 16 MiB in blocks and 16 MiB in areas at most.
+//! Metadata: 40 words for each 1,024 frames from the lowest free frame to the highest (80 where a
+//! word has 32 bits; [`Front::bits_len`]), on cache lines that no other frames share, and so up to 7 (15)
+//! more before the first. One [`Slot`] of 2,048 bytes for each CPU, which holds 60 MiB in blocks,
+//! 16 MiB of order 9, 16 MiB of order 10 and 28 MiB of all others, and 44 MiB in areas at most.
 
 mod bits;
 mod blocks;

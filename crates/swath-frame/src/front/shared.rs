@@ -7,7 +7,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
-use crate::front::bits::{Bits, UNIT_FRAMES, UNIT_WORDS};
+use crate::front::bits::{Bits, LINE_WORDS, UNIT_FRAMES, UNIT_WORDS};
 use crate::front::held::Held;
 use crate::hardening::{Table, WordFault};
 use crate::hotplug::{FrameHotplug, FrameHotplugError};
@@ -122,29 +122,42 @@ pub struct Front<'m, R, A> {
 /// The first frame, a multiple of `UNIT_FRAMES`, and the units that reach from it
 /// past the last frame of `reach` and the last that is free.
 fn span(allocator: &impl FrameAllocator, reach: Extent) -> (u64, usize) {
-    let end = reach.checked_end().map_or(u64::MAX, Pfn::raw);
-    let (mut first, mut end) =
-        if reach.is_empty() { (u64::MAX, 0) } else { (reach.start.raw(), end) };
+    let mut bounds = bounds(reach);
     allocator.for_each_free(&mut |extent| {
-        first = first.min(extent.start.raw());
-        end = end.max(extent.end().raw());
+        bounds = (bounds.0.min(extent.start.raw()), bounds.1.max(extent.end().raw()));
     });
+    units(bounds)
+}
+
+/// The first frame and one past the last, such that those of no frames are within all others.
+fn bounds(reach: Extent) -> (u64, u64) {
+    let end = reach.checked_end().map_or(u64::MAX, Pfn::raw);
+    if reach.is_empty() { (u64::MAX, 0) } else { (reach.start.raw(), end) }
+}
+
+/// The first frame, a multiple of `UNIT_FRAMES`, and the units from it on.
+fn units((mut first, end): (u64, u64)) -> (u64, usize) {
     first -= first % UNIT_FRAMES;
     let units = end.saturating_sub(first).div_ceil(UNIT_FRAMES);
     (first, usize::try_from(units).unwrap_or(usize::MAX / UNIT_WORDS))
+}
+
+/// The words that so many units need wherever they lie: up to a line's goes before the first.
+fn words_of(units: usize) -> usize {
+    if units == 0 { 0 } else { UNIT_WORDS.saturating_mul(units).saturating_add(LINE_WORDS - 1) }
 }
 
 impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Counts the words of bits that a front over `allocator` needs. O(free
     /// blocks).
     pub fn bits_len(allocator: &A) -> usize {
-        Self::bits_len_reaching(allocator, Extent::default())
+        words_of(span(allocator, Extent::default()).1)
     }
 
-    /// Counts the words of bits that a front over `allocator` needs to which frames of `reach` may be
-    /// added. O(free blocks).
-    pub fn bits_len_reaching(allocator: &A, reach: Extent) -> usize {
-        UNIT_WORDS.saturating_mul(span(allocator, reach).1)
+    /// Counts the words of bits that a front needs to which frames of `reach` may be added, over an allocator
+    /// that has no others. O(1).
+    pub fn bits_len_reaching(reach: Extent) -> usize {
+        words_of(units(bounds(reach)).1)
     }
 
     /// A front over `allocator`, with as many CPUs as `slots`, which start
@@ -176,11 +189,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
             return Err(FrontError::NoSlots);
         }
         let (first, units) = span(&allocator, reach);
-        let (needed, given) = (UNIT_WORDS.saturating_mul(units), bits.len());
+        let (needed, given) = (words_of(units), bits.len());
         let bits = bits.get_mut(..needed).ok_or(FrontError::BitsTooShort { needed, given })?;
+        // Where this cannot be known, a unit is as good anywhere.
+        let before = bits.as_ptr().align_offset(64) % LINE_WORDS;
+        let bits = bits.get_mut(before..).unwrap_or_default();
         bits.fill_with(|| AtomicUsize::new(0));
         slots.fill_with(Slot::new);
-        let bits = Bits(bits.as_chunks().0);
+        let bits = Bits(bits.as_chunks().0.get(..units).unwrap_or_default());
         bits.hold_all();
         allocator.for_each_free(&mut |extent| {
             bits.own_range(extent.start.raw() - first, extent.end().raw() - first);
