@@ -84,7 +84,7 @@ fn is_clear<const N: usize>(unit: &Unit, index: u64) -> bool {
     let first = if N < WORDS { word_of(index) / N * N } else { 0 };
     let words = first..first + N.min(WORDS);
     let held = words.fold(0, |held, word| held | used(unit, word).load(Relaxed));
-    index % (N as u64 * BITS) == 0 && held & ALL == 0
+    index.is_multiple_of(N as u64 * BITS) && held & ALL == 0
 }
 
 /// A bit for each part of `N` words.
