@@ -134,7 +134,10 @@ impl RecordingFile {
         is_there: impl Fn(HeldBlock) -> bool,
     ) -> Result<StreamedRequests, RecordingError> {
         let reader = open(&self.file)?;
-        Ok(StreamedRequests::new(reader, &self.outline.held, self.blocks_max, is_there))
+        let held = &self.outline.held;
+        StreamedRequests::new(reader, held, self.blocks_max, is_there).map_err(|source| {
+            RecordingError::File { file: self.file.clone(), error: FileError::Io { source } }
+        })
     }
 }
 
