@@ -398,11 +398,11 @@ fn single_frames_come_in_rising_runs() {
     let (mut slots, mut bits) = (slots(2), bits(&pool));
     let front = Front::new(pool, &mut slots, &mut bits).unwrap();
     let (here, there) = (front.on(0).unwrap(), front.on(1).unwrap());
-    // Two CPUs in turn: each still gets 64 frames in a row.
-    let both: Vec<(u64, u64)> = (0..64)
+    // Two CPUs in turn: each still gets frames in a row, on cache lines of its own.
+    let both: Vec<(u64, u64)> = (0..256)
         .map(|_| (here.allocate_frame().unwrap().raw(), there.allocate_frame().unwrap().raw()))
         .collect();
-    assert!(both.iter().enumerate().all(|(i, &(a, b))| a == i as u64 && b == 64 + i as u64));
+    assert!(both.iter().enumerate().all(|(i, &(a, b))| a == i as u64 && b == 256 + i as u64));
 }
 
 /// Calls of each thread: `SWATH_STEPS` asks for more.

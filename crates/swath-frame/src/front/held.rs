@@ -3,7 +3,7 @@
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::front::blocks::{Blocks, runs};
+use crate::front::blocks::{Blocks, Wrong, runs};
 
 /// Frames in a claimed word.
 const WORD_FRAMES: u64 = 64;
@@ -113,12 +113,19 @@ impl Held {
     }
 
     /// Claims a word of frames, or where memory is in small pieces as many as
-    /// are worth a hold of the lock. Called when no single frame is ready.
-    pub(super) fn claim(&mut self, shared: &mut impl FrameAllocator) {
+    /// are worth a hold of the lock. Called when no single frame is ready. A word is cut from an area, so that
+    /// the next ones lie beside it, and those of other CPUs on other lines.
+    pub(super) fn claim(&mut self, shared: &mut impl FrameAllocator) -> Result<(), Wrong> {
         let mut claimed = 0;
         while claimed < CLAIM_FRAMES {
-            let most = if claimed == 0 { WORD_FRAMES } else { CLAIM_FRAMES - claimed };
-            let Some(block) = shared.allocate_block(most) else { break };
+            let block = if claimed > 0 {
+                shared.allocate_block(CLAIM_FRAMES - claimed)
+            } else if let Some(start) = self.blocks.pop_run(WORD_FRAMES) {
+                Some(Extent::new(Pfn::new(start), WORD_FRAMES))
+            } else {
+                self.blocks.claim_run(WORD_FRAMES, shared)?
+            };
+            let Some(block) = block else { break };
             if claimed == 0 {
                 self.base = block.start.raw();
             }
@@ -128,6 +135,7 @@ impl Held {
                 debug_assert!(held, "there is room for a claim");
             }
         }
+        Ok(())
     }
 
     /// The buffer's frames ascending: O(n log n) for n frames, O(n) if they are

@@ -74,7 +74,10 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     fn allocate_claimed(&self) -> Option<Pfn> {
         let mut held = self.slot.held.lock();
         if held.has_no_single() {
-            held.claim(&mut *self.front.shared.lock());
+            let claimed = held.claim(&mut *self.front.shared.lock());
+            if claimed.is_err() {
+                self.front.note_slot(self.slot, 0);
+            }
         }
         let popped = held.pop();
         drop(held);
