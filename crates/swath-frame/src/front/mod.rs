@@ -4,7 +4,7 @@
 //! request. So each CPU has a **slot** of its own, which serves every order up to 10 and runs of up
 //! to 64 frames:
 //!
-//! - for single frames a *claimed word*, up to 64 frames in a row that the CPU hands out one by
+//! - for single frames a *claimed word*, up to 64 frames in a row, cut from an area, that the CPU hands out one by
 //!   one from the lowest, and a *bounded buffer* of frames that came back from elsewhere;
 //! - of each order from 1 to 10 up to 14 aligned blocks that came back, 8 of order 9 and 4 of order 10;
 //! - up to eight *areas*, runs of any length, from which is cut what no such block serves.
