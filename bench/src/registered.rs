@@ -14,7 +14,7 @@ use std::process::Command;
 
 use crate::failure::{Failure, make, setup};
 use crate::peers::{ours, target_directory};
-use crate::setup::{median, number};
+use crate::setup::{median, numbers, spread};
 
 /// Numbers that the program prints: their titles and divisors.
 const COLUMNS: [(&str, f64); 7] = [
@@ -70,33 +70,15 @@ fn cell(values: &mut [f64], scale: f64) -> String {
     if middle < 0.0 {
         return "?".to_owned();
     }
-    let (least, most) = (values[0] / scale, values[values.len() - 1] / scale);
     let digits = usize::from(scale > 1.0) * if middle / scale < 10.0 { 2 } else { 0 };
-    if least == most {
-        format!("{:.digits$}", middle / scale)
-    } else {
-        format!("{:.digits$} ({least:.digits$} to {most:.digits$})", middle / scale)
-    }
+    values.iter_mut().for_each(|value| *value /= scale);
+    spread(values, digits)
 }
 
 /// Runs all buffers and prints the table.
 pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
     let (mut rounds, mut mib) = (3, 1024);
-    let mut rest = options;
-    loop {
-        rest = match rest {
-            [] => break,
-            ["--rounds", count, rest @ ..] => {
-                rounds = number(count, 1000)?;
-                rest
-            }
-            ["--mib", count, rest @ ..] => {
-                mib = number(count, 1024)?;
-                rest
-            }
-            [other, ..] => return Err(setup(format!("no such option: {other:?}"))),
-        };
-    }
+    numbers(options, &mut [("--rounds", &mut rounds, 1000), ("--mib", &mut mib, 1024)])?;
     let out: PathBuf = target_directory()?.join("programs");
     fs::create_dir_all(&out).map_err(|error| setup(format!("{}: {error}", out.display())))?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/registered.c");

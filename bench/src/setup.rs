@@ -111,7 +111,35 @@ pub(crate) fn median(numbers: &mut [f64]) -> f64 {
 }
 
 /// Reads an option's number, from 1 to `most`.
-pub(crate) fn number(text: &str, most: u64) -> Result<u64, Failure> {
+fn number(text: &str, most: u64) -> Result<u64, Failure> {
     let number = text.parse().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| setup(format!("not a number from 1 to {most}: {text:?}")))
+}
+
+/// Reads options, each a name, its number and the most that it may be; those that are not given stay.
+pub(crate) fn numbers(
+    mut options: &[&str],
+    known: &mut [(&str, &mut u64, u64)],
+) -> Result<(), Failure> {
+    while let [name, rest @ ..] = options {
+        let found = known.iter_mut().find(|(known, ..)| known == name);
+        let (_, value, most) = found.ok_or_else(|| setup(format!("no such option: {name:?}")))?;
+        let [text, rest @ ..] = rest else {
+            return Err(setup(format!("no number for {name}")));
+        };
+        **value = number(text, *most)?;
+        options = rest;
+    }
+    Ok(())
+}
+
+/// A median with the least and the most, where they differ.
+pub(crate) fn spread(values: &mut [f64], digits: usize) -> String {
+    let middle = median(values);
+    let (least, most) = (values[0], values[values.len() - 1]);
+    if least == most {
+        format!("{middle:.digits$}")
+    } else {
+        format!("{middle:.digits$} ({least:.digits$} to {most:.digits$})")
+    }
 }

@@ -24,7 +24,7 @@ use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap, PageBuddy};
 
 use crate::failure::{Failure, setup};
 use crate::random::Random;
-use crate::setup::{median, number};
+use crate::setup::{numbers, spread};
 
 const PAGE_BYTES: usize = 4096;
 /// Pages of an array that virtio's balloon hands over at once.
@@ -87,12 +87,12 @@ impl Memory {
         if refused { Err(error()) } else { Ok(()) }
     }
 
-    /// Bytes of it that are there, and those of them in huge pages, as the kernel says; 0 where it does not.
-    fn resident(&self) -> (u64, u64) {
+    /// The share of what is there that is in huge pages, as the kernel says; 0 where it does not.
+    fn huge_share(&self) -> f64 {
         let text = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         let (low, high) =
             (self.start as usize, self.start as usize + self.frames as usize * PAGE_BYTES);
-        let (mut inside, mut there, mut huge) = (false, 0, 0);
+        let (mut inside, mut there, mut huge) = (false, 0_u64, 0_u64);
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let (name, value) = (words.next().unwrap_or_default(), words.next());
@@ -108,7 +108,7 @@ impl Memory {
                 _ => {}
             }
         }
-        (there, huge)
+        huge as f64 / (there as f64).max(1.0)
     }
 }
 
@@ -230,8 +230,7 @@ fn by_words(buddy: Buddy, memory: &mut Memory, wanted: u64) -> Result<Outcome, F
         memory.discard(run)?;
     }
     let shrink_ms = begun.elapsed().as_secs_f64() * 1e3;
-    let (there, huge) = memory.resident();
-    let shrink_discards = memory.discards;
+    let (huge_share, shrink_discards) = (memory.huge_share(), memory.discards);
 
     // The guest takes all that is free, so that it needs again what it lost.
     let begun = Instant::now();
@@ -244,7 +243,7 @@ fn by_words(buddy: Buddy, memory: &mut Memory, wanted: u64) -> Result<Outcome, F
         shrink_ms,
         shrink_exits: 0,
         shrink_discards,
-        huge_share: huge as f64 / (there as f64).max(1.0),
+        huge_share,
         grow_ms,
         grow_exits: exits.get(),
     })
@@ -274,7 +273,7 @@ fn by_balloon(
         balloon[first..].iter().try_for_each(|&block| memory.discard(block))?;
     }
     let shrink_ms = begun.elapsed().as_secs_f64() * 1e3;
-    let (there, huge) = memory.resident();
+    let huge_share = memory.huge_share();
     let (shrink_discards, shrunk) = (memory.discards, balloon.len() as u64 * order.frames());
 
     let begun = Instant::now();
@@ -292,7 +291,7 @@ fn by_balloon(
         shrink_ms,
         shrink_exits,
         shrink_discards,
-        huge_share: huge as f64 / (there as f64).max(1.0),
+        huge_share,
         grow_ms,
         grow_exits,
     })
@@ -306,36 +305,10 @@ fn available_gib() -> u64 {
     kib.unwrap_or(0) >> 20
 }
 
-/// A median with the least and the most.
-fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
-    let mut values: Vec<f64> = values.collect();
-    let middle = median(&mut values);
-    match (values.first(), values.last()) {
-        (Some(least), Some(most)) if least != most => {
-            format!("{middle:.digits$} ({least:.digits$} to {most:.digits$})")
-        }
-        _ => format!("{middle:.digits$}"),
-    }
-}
-
 /// Runs all of it and prints the table.
 pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
     let (mut rounds, mut gib) = (3, 16);
-    let mut rest = options;
-    loop {
-        rest = match rest {
-            [] => break,
-            ["--rounds", count, rest @ ..] => {
-                rounds = number(count, 1000)?;
-                rest
-            }
-            ["--gib", count, rest @ ..] => {
-                gib = number(count, 1024)?;
-                rest
-            }
-            [other, ..] => return Err(setup(format!("no such option: {other:?}"))),
-        };
-    }
+    numbers(options, &mut [("--rounds", &mut rounds, 1000), ("--gib", &mut gib, 1024)])?;
     if gib + 1 > available_gib() {
         return Err(setup(format!(
             "a guest of {gib} GiB wants more memory than the {} GiB that are available: --gib N",
@@ -357,27 +330,18 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
             }
         }
         for ((name, _), kept) in contenders.iter().zip(&found) {
-            let gib = |one: &Outcome| one.shrunk_frames as f64 / f64::from(1 << 18);
+            let line = |title: &str, digits, of: fn(&Outcome) -> f64| {
+                let mut values: Vec<f64> = kept.iter().map(of).collect();
+                println!("    {title:17}{}", spread(&mut values, digits));
+            };
             println!("  {name}");
-            println!("    GiB given        {}", spread(kept.iter().map(gib), 2));
-            println!("    shrink, ms       {}", spread(kept.iter().map(|one| one.shrink_ms), 1));
-            println!(
-                "    exits            {}",
-                spread(kept.iter().map(|one| one.shrink_exits as f64), 0)
-            );
-            println!(
-                "    discards         {}",
-                spread(kept.iter().map(|one| one.shrink_discards as f64), 0)
-            );
-            println!(
-                "    left in huge, %  {}",
-                spread(kept.iter().map(|one| one.huge_share * 100.0), 1)
-            );
-            println!("    grow, ms         {}", spread(kept.iter().map(|one| one.grow_ms), 1));
-            println!(
-                "    exits            {}",
-                spread(kept.iter().map(|one| one.grow_exits as f64), 0)
-            );
+            line("GiB given", 2, |one| one.shrunk_frames as f64 / f64::from(1 << 18));
+            line("shrink, ms", 1, |one| one.shrink_ms);
+            line("exits", 0, |one| one.shrink_exits as f64);
+            line("discards", 0, |one| one.shrink_discards as f64);
+            line("left in huge, %", 1, |one| one.huge_share * 100.0);
+            line("grow, ms", 1, |one| one.grow_ms);
+            line("exits", 0, |one| one.grow_exits as f64);
         }
     }
     Ok(())

@@ -72,10 +72,11 @@ pub fn counted_call<T>(work: impl FnOnce() -> T) -> T {
 /// As for [`count`].
 pub fn count_calls(child: &Command) -> Result<u64, CountError> {
     let output = profile(child, &["--toggle-collect=*::host::callgrind::counted_call*"])?;
-    let totals = output.lines().filter_map(|line| line.strip_prefix("totals: "));
-    let sum = totals.map(|total| total.trim().parse::<u64>().ok()).sum::<Option<u64>>();
-    let none = || CountError::Protocol("callgrind saw no counted call".to_owned());
-    sum.filter(|&sum| sum > 0).ok_or_else(none)
+    let sum = totals(&output)?.into_iter().sum();
+    if sum == 0 {
+        return Err(CountError::Protocol("callgrind saw no counted call".to_owned()));
+    }
+    Ok(sum)
 }
 
 /// Callgrind counts inside this function alone.
@@ -122,13 +123,18 @@ fn profile(child: &Command, options: &[&str]) -> Result<String, CountError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The totals of a profile's parts.
+fn totals(profile: &str) -> Result<Vec<u64>, CountError> {
+    let totals = profile.lines().filter_map(|line| line.strip_prefix("totals: "));
+    let counts: Result<Vec<u64>, _> = totals.map(|total| total.trim().parse()).collect();
+    counts.map_err(|_| CountError::Protocol("callgrind's totals are no numbers".to_owned()))
+}
+
 /// The instructions of each region in a profile of several parts. The last is what was collected
 /// after them: nothing.
 fn parse(profile: &str) -> Result<Vec<u64>, CountError> {
     let protocol = |what: &str| CountError::Protocol(what.to_owned());
-    let totals = profile.lines().filter_map(|line| line.strip_prefix("totals: "));
-    let counts: Result<Vec<u64>, _> = totals.map(|total| total.trim().parse()).collect();
-    let mut counts = counts.map_err(|_| protocol("callgrind's totals are no numbers"))?;
+    let mut counts = totals(profile)?;
     let (Some(0), Some(&empty)) = (counts.pop(), counts.get(CALIBRATIONS - 1)) else {
         return Err(protocol("callgrind saw no region: the program has no symbols"));
     };
