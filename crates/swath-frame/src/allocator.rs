@@ -29,7 +29,7 @@ pub enum FrameAllocateError {
     /// The checked tier has found a word of the allocator's storage that is wrong.
     /// What went to a sink before that is allocated.
     #[error(transparent)]
-    Corrupt(WordFault),
+    Corrupt(#[from] WordFault),
 }
 
 /// Reasons why frames are not freed. Nothing has changed.

@@ -44,15 +44,14 @@ impl Areas {
     }
 
     pub(crate) fn new(map: &MemoryMap<'_>, s: &mut [u64], at: usize) -> Self {
-        let records = s[at..].chunks_exact_mut(RECORD_WORDS);
-        for (area, record) in map.areas().iter().zip(records) {
-            let (start, end) = (area.start.raw(), area.end().raw());
-            record.copy_from_slice(&[start, end, seal(start, end)]);
+        let (count, room) = (map.areas().len(), (s.len() - at) / RECORD_WORDS);
+        let mut areas = Self { at, count, room, ..Self::NONE };
+        for (index, area) in map.areas().iter().enumerate() {
+            areas.put(s, index, area.start.raw(), area.end().raw());
         }
-        let solid = map.areas().iter().map(|area| whole_words(area.start.raw(), area.end().raw()));
-        let solid = solid.max_by_key(|part| part.count).unwrap_or_default();
-        let room = (s.len() - at) / RECORD_WORDS;
-        Self { at, count: map.areas().len(), room, solid }
+        let chosen = areas.choose_solid(s);
+        debug_assert!(chosen.is_ok(), "records that were written a moment ago");
+        areas
     }
 
     /// Writes a record.
@@ -91,14 +90,14 @@ impl Areas {
     /// Adds the frames `start..end`, joined with the areas that they touch. O(a).
     ///
     /// # Errors
-    /// The record that is not as it was written. Inside: a frame is in an area already, or there is
-    /// no room.
+    /// [`FrameHotplugError::Corrupt`] with a record that is not as it was written; a frame is in an area already, or
+    /// there is no room.
     pub(crate) fn add(
         &mut self,
         s: &mut [u64],
         start: u64,
         end: u64,
-    ) -> Result<Result<(), FrameHotplugError>, WordFault> {
+    ) -> Result<(), FrameHotplugError> {
         let at = self.below(s, start)?;
         let before = at.checked_sub(1).map(|before| self.area(s, before)).transpose()?;
         let next = (at < self.count).then(|| self.area(s, at)).transpose()?;
@@ -108,7 +107,7 @@ impl Areas {
             _ => None,
         };
         if let Some(frame) = shared {
-            return Ok(Err(FrameHotplugError::Present { frame: Pfn::new(frame) }));
+            return Err(FrameHotplugError::Present { frame: Pfn::new(frame) });
         }
         let before = before.filter(|before| before.1 == start);
         match (before, next.filter(|next| next.0 == end)) {
@@ -118,45 +117,45 @@ impl Areas {
             }
             (Some(before), None) => self.put(s, at - 1, before.0, end),
             (None, Some(next)) => self.put(s, at, start, next.1),
-            (None, None) if self.count == self.room => return Ok(Err(self.full())),
+            (None, None) if self.count == self.room => return Err(self.full()),
             (None, None) => {
                 self.shift(s, at, at + 1);
                 self.put(s, at, start, end);
             }
         }
-        self.choose_solid(s).map(Ok)
+        Ok(self.choose_solid(s)?)
     }
 
     /// Removes the frames `start..end`, all of one area. O(a).
     ///
     /// # Errors
-    /// The record that is not as it was written. Inside: they are not of one area, or what they leave of it
-    /// is two areas and there is room for one.
+    /// [`FrameHotplugError::Corrupt`] with a record that is not as it was written; they are not of one area, or
+    /// what they leave of it is two areas and there is room for one.
     pub(crate) fn remove(
         &mut self,
         s: &mut [u64],
         start: u64,
         end: u64,
-    ) -> Result<Result<(), FrameHotplugError>, WordFault> {
+    ) -> Result<(), FrameHotplugError> {
         let absent = FrameHotplugError::Absent { frame: Pfn::new(start) };
-        let Some(at) = self.below(s, start + 1)?.checked_sub(1) else { return Ok(Err(absent)) };
+        let Some(at) = self.below(s, start + 1)?.checked_sub(1) else { return Err(absent) };
         let (first, past) = self.area(s, at)?;
         if past < end {
             let frame = Pfn::new(past.max(start));
-            return Ok(Err(FrameHotplugError::Absent { frame }));
+            return Err(FrameHotplugError::Absent { frame });
         }
         match (first < start, end < past) {
             (false, false) => self.shift(s, at + 1, at),
             (true, false) => self.put(s, at, first, start),
             (false, true) => self.put(s, at, end, past),
-            (true, true) if self.count == self.room => return Ok(Err(self.full())),
+            (true, true) if self.count == self.room => return Err(self.full()),
             (true, true) => {
                 self.shift(s, at, at + 1);
                 self.put(s, at, first, start);
                 self.put(s, at + 1, end, past);
             }
         }
-        self.choose_solid(s).map(Ok)
+        Ok(self.choose_solid(s)?)
     }
 
     /// The first broken invariant, if all records are sound, of areas that hold `total` frames.

@@ -56,7 +56,22 @@ pub enum FrameHotplugError {
     },
     /// The checked tier has found a word of the allocator's storage that is wrong.
     #[error(transparent)]
-    Corrupt(WordFault),
+    Corrupt(#[from] WordFault),
+}
+
+/// The first and one past the last frame of an extent, at least one frame, of a span.
+pub(crate) fn within(extent: Extent, span: Extent) -> Result<(u64, u64), FrameHotplugError> {
+    if extent.is_empty() {
+        return Err(FrameHotplugError::Empty);
+    }
+    let end = extent.checked_end().ok_or(FrameHotplugError::Overflow { extent })?;
+    if !span.contains(extent.start) {
+        return Err(FrameHotplugError::OutOfSpan { frame: extent.start, span });
+    }
+    if end > span.end() {
+        return Err(FrameHotplugError::OutOfSpan { frame: span.end(), span });
+    }
+    Ok((extent.start.raw(), end.raw()))
 }
 
 /// A frame allocator whose memory comes and goes.

@@ -9,8 +9,8 @@ use crate::bits::words::{any_set, clear};
 use crate::buddy::rule::Rule;
 use crate::buddy::state::State;
 use crate::contiguous::{ContiguousError, ContiguousRequest};
-use crate::hardening::{Hardening, Latch, WordFault};
-use crate::hotplug::FrameHotplugError;
+use crate::hardening::{Hardening, Latch};
+use crate::hotplug::{FrameHotplugError, within};
 
 impl<R: Rule, H: Hardening> State<R, H> {
     /// The lowest free frames at or after `from`, as far as they are in a row in one class, of the classes
@@ -92,29 +92,23 @@ impl<R: Rule, H: Hardening> State<R, H> {
         self.latch.fault().map_or(Ok(run), |fault| Err(ContiguousError::Corrupt(fault)))
     }
 
-    /// The first and one past the last frame of an extent of the span.
+    /// The first and one past the last frame of an extent of the span, if the allocator has not stopped.
     fn within_span(&self, extent: Extent) -> Result<(u64, u64), FrameHotplugError> {
-        if extent.is_empty() {
-            return Err(FrameHotplugError::Empty);
-        }
-        let end = extent.checked_end().ok_or(FrameHotplugError::Overflow { extent })?;
-        let span = self.span;
-        let out = |frame| Err(FrameHotplugError::OutOfSpan { frame, span });
-        if !span.contains(extent.start) {
-            return out(extent.start);
-        }
-        if end > span.end() {
-            return out(span.end());
-        }
-        if let Some(fault) = self.latch.fault() {
-            return Err(FrameHotplugError::Corrupt(fault));
-        }
-        Ok((extent.start.raw(), end.raw()))
+        let bounds = within(extent, self.span)?;
+        self.latch.fault().map_or(Ok(bounds), |fault| Err(fault.into()))
     }
 
-    #[cold]
-    fn corrupt(&mut self, s: &mut [u64], fault: WordFault) -> FrameHotplugError {
-        FrameHotplugError::Corrupt(self.stop(s, fault.table, fault.word))
+    /// Takes note of a change of the areas; stops the allocator at a record that is not as it was written.
+    fn changed_areas(
+        &mut self,
+        s: &mut [u64],
+        change: Result<(), FrameHotplugError>,
+    ) -> Result<(), FrameHotplugError> {
+        if let Err(FrameHotplugError::Corrupt(fault)) = change {
+            return Err(self.stop(s, fault.table, fault.word).into());
+        }
+        self.note_solid();
+        change
     }
 
     /// Adds frames of a hole.
@@ -132,11 +126,8 @@ impl<R: Rule, H: Hardening> State<R, H> {
         }
         let at = self.frame(start);
         if H::CHECKED {
-            match self.areas.add(s, start, end) {
-                Ok(Ok(())) => self.note_solid(),
-                Ok(Err(error)) => return Err(error),
-                Err(fault) => return Err(self.corrupt(s, fault)),
-            }
+            let change = self.areas.add(s, start, end);
+            self.changed_areas(s, change)?;
             clear(&mut s[..self.allocated_words], at, extent.count as usize);
         } else if any_set(&s[..self.allocated_words], at, extent.count as usize) {
             let allocated = |&frame: &u64| self.is_allocated(s, Pfn::new(frame));
@@ -168,11 +159,8 @@ impl<R: Rule, H: Hardening> State<R, H> {
             });
         }
         if H::CHECKED {
-            match self.areas.remove(s, start, end) {
-                Ok(Ok(())) => self.note_solid(),
-                Ok(Err(error)) => return Err(error),
-                Err(fault) => return Err(self.corrupt(s, fault)),
-            }
+            let change = self.areas.remove(s, start, end);
+            self.changed_areas(s, change)?;
         }
         self.allocate_at(s, extent);
         if let Some(fault) = self.latch.fault() {

@@ -10,7 +10,7 @@ use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest}
 use crate::front::bits::{Bits, LINE_WORDS, UNIT_FRAMES, UNIT_WORDS};
 use crate::front::held::Held;
 use crate::hardening::{Table, WordFault};
-use crate::hotplug::{FrameHotplug, FrameHotplugError};
+use crate::hotplug::{FrameHotplug, FrameHotplugError, within};
 
 // The model checker has to see every atomic access.
 #[cfg(not(loom))]
@@ -227,7 +227,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
                 Err(error) => marked = Err(error),
             })
         })?;
-        marked
+        Ok(marked?)
     }
 
     /// Allocates 2^order frames whose first is a multiple of 2^order. Costs what
@@ -236,14 +236,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// # Errors
     /// As [`FrameAllocator::allocate_aligned`].
     pub fn allocate_aligned(&self, order: Order) -> Result<Extent, FrameAllocateError> {
-        self.insist(|shared| shared.allocate_aligned(order).and_then(|block| self.mark(block)))
+        self.insist(|shared| shared.allocate_aligned(order).and_then(|block| Ok(self.mark(block)?)))
     }
 
     /// Allocates one block as [`FrameAllocator::allocate_block`] does.
     pub(super) fn allocate_block(&self, frames_max: u64) -> Option<Extent> {
         let none = FrameAllocateError::OutOfFrames { wanted: 1, free: 0 };
         let block = self.insist(|shared| {
-            shared.allocate_block(frames_max).ok_or(none).and_then(|block| self.mark(block))
+            shared.allocate_block(frames_max).ok_or(none).and_then(|block| Ok(self.mark(block)?))
         });
         block.ok()
     }
@@ -420,12 +420,12 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     }
 
     /// Notes that a user holds these frames, if none holds one of them.
-    fn mark(&self, block: Extent) -> Result<Extent, FrameAllocateError> {
+    fn mark(&self, block: Extent) -> Result<Extent, WordFault> {
         let start = block.start.raw().wrapping_sub(self.first);
         if self.bits.take_range(start, start.saturating_add(block.count)) {
             return Ok(block);
         }
-        Err(FrameAllocateError::Corrupt(self.note(self.bit_fault(start))))
+        Err(self.note(self.bit_fault(start)))
     }
 
     /// Returns half of a full buffer to the allocator, and takes in a frame.
@@ -491,7 +491,7 @@ impl<R: RawMutex, A: ContiguousAllocator> Front<'_, R, A> {
     ) -> Result<Extent, ContiguousError> {
         let ask = |shared: &mut A| {
             let run = shared.allocate_contiguous(request)?;
-            self.mark(run).map_err(|_| ContiguousError::Corrupt(self.bit_fault(run.start.raw())))
+            self.mark(run).map_err(ContiguousError::Corrupt)
         };
         self.insist_while(ask, |refused| {
             matches!(refused, ContiguousError::OutOfFrames { .. } | ContiguousError::NoRun { .. })
@@ -507,16 +507,11 @@ impl<R: RawMutex, A: FrameHotplug> Front<'_, R, A> {
     /// [reach](Self::new_reaching) there.
     pub fn add_frames(&self, extent: Extent) -> Result<(), FrameHotplugError> {
         let mut shared = self.shared.lock();
-        let end = extent.checked_end().ok_or(FrameHotplugError::Overflow { extent })?.raw();
         let bits = Extent::new(Pfn::new(self.first), UNIT_FRAMES * self.bits.0.len() as u64);
-        let span = shared.span().intersect(bits);
-        if !extent.is_empty() && extent.intersect(span) != extent {
-            let frame = if span.contains(extent.start) { span.end() } else { extent.start };
-            return Err(FrameHotplugError::OutOfSpan { frame, span });
-        }
+        let (start, end) = within(extent, shared.span().intersect(bits))?;
         shared.add_frames(extent)?;
         // Nobody has them before the lock is free again.
-        self.bits.own_range(extent.start.raw() - self.first, end - self.first);
+        self.bits.own_range(start - self.first, end - self.first);
         Ok(())
     }
 

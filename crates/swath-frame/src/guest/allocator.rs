@@ -128,13 +128,14 @@ impl<'m, A: FrameHotplug, H: FnMut(usize) -> bool> Guest<'m, A, H> {
         &mut self,
         mut ask: impl FnMut(&mut A) -> Result<Extent, FrameAllocateError>,
     ) -> Result<Extent, FrameAllocateError> {
-        let mut answer = ask(&mut self.allocator);
+        let mut wanted = 0;
         // Each turn parks a unit or has one again; a host that goes on taking what it has given ends it.
         for _ in 0..=2 * self.units.len() {
-            match answer {
+            match ask(&mut self.allocator) {
                 Ok(block) => match self.hold(block) {
                     Ok(()) => return Ok(block),
                     Err(unit) => {
+                        wanted = block.count;
                         let freed = self.allocator.free(block);
                         debug_assert!(freed.is_ok(), "what was allocated a moment ago");
                         self.park(unit);
@@ -143,14 +144,8 @@ impl<'m, A: FrameHotplug, H: FnMut(usize) -> bool> Guest<'m, A, H> {
                 Err(error) if !self.unpark() => return Err(error),
                 Err(_) => {}
             }
-            answer = ask(&mut self.allocator);
         }
-        let free = self.free_frames();
-        answer.and_then(|block| {
-            let freed = self.allocator.free(block);
-            debug_assert!(freed.is_ok(), "what was allocated a moment ago");
-            Err(FrameAllocateError::OutOfFrames { wanted: block.count, free })
-        })
+        Err(FrameAllocateError::OutOfFrames { wanted, free: self.free_frames() })
     }
 
     /// Notes that the guest holds a block, whose units the host backs where it has taken them.
