@@ -144,6 +144,20 @@ fn steps(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Random, 
     }
 }
 
+/// Flips a bit of any word; half of the times of one that has something else in it than no bits or all, if a
+/// few tries find one: most words of a slot are places of blocks that it does not hold.
+fn flip(front: &Front<'_, Alone, Buddy>, random: &mut Random) {
+    let tries = if random.one_in(2) { 20 } else { 1 };
+    for left in (0..tries).rev() {
+        let (word, bit) = (random.index(front.own_words()), random.below(64) as u32);
+        let was = front.flip(word, bit);
+        if left == 0 || was != 0 && was != u64::MAX {
+            return;
+        }
+        front.flip(word, bit);
+    }
+}
+
 fn trial(seed: u64, tally: &mut Tally) {
     let mut random = Random::new(seed);
     let ranges =
@@ -161,8 +175,7 @@ fn trial(seed: u64, tally: &mut Tally) {
     steps(&front, &mut seen, &mut random, 600);
     let clean = !(seen.twice || seen.outside || seen.accepted || seen.refused || seen.told);
     assert!(clean && front.check().is_ok(), "seed {seed} fails without a flip");
-    let word = random.index(front.own_words());
-    front.flip(word, random.below(64) as u32);
+    flip(&front, &mut random);
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let found = front.check().is_err();
         steps(&front, &mut seen, &mut random, 600);
@@ -195,6 +208,5 @@ fn no_flip_breaks_the_front() {
     (0..trials as u64).for_each(|seed| trial(seed, &mut tally));
     println!("the front, {trials} flips: {tally:?}");
     assert_eq!((tally.panics, tally.twice, tally.outside), (0, 0, 0), "{tally:?}");
-    // Most words of a slot are places of blocks that it does not hold.
-    assert!(tally.told > trials / 8, "a call says what is wrong: {tally:?}");
+    assert!(tally.told > trials / 5, "a call says what is wrong: {tally:?}");
 }

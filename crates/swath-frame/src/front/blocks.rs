@@ -13,7 +13,7 @@ const AREA_FRAMES: u64 = if cfg!(loom) { BITS } else { 256 };
 const AREAS_FRAMES: u64 = if cfg!(loom) { UNIT_FRAMES } else { 4096 };
 
 /// Doublings of an area.
-const CLAIMS_MOST: u32 = 4;
+const CLAIMS_MOST: u64 = 4;
 
 /// The order of what short blocks are cut from where the allocator gives no area for them.
 const HUGE_ORDER: u32 = if UNIT_ORDER < 9 { UNIT_ORDER } else { 9 };
@@ -68,7 +68,7 @@ pub(super) struct Blocks {
     areas_len: usize,
     areas: [Extent; AREAS],
     /// Claims since something was returned.
-    claims: u32,
+    claims: u64,
 }
 
 /// A slot's words were not what they can be, or the allocator did not take its frames back.
@@ -104,6 +104,22 @@ pub(super) fn is_block(extent: Extent) -> bool {
     (extent.start.raw() | extent.count) & extent.count.wrapping_sub(1) == 0
 }
 
+/// Flips a bit of a word; returns what it was.
+#[cfg(feature = "testing")]
+pub(super) fn flip(word: &mut u64, bit: u32) -> u64 {
+    let was = *word;
+    *word ^= 1 << bit;
+    was
+}
+
+/// As [`flip`] for a length.
+#[cfg(feature = "testing")]
+pub(super) fn flip_len(len: &mut usize, bit: u32) -> u64 {
+    let was = *len;
+    *len ^= 1 << (bit % usize::BITS);
+    was as u64
+}
+
 impl Blocks {
     /// Holds nothing.
     pub(super) const fn new() -> Self {
@@ -121,23 +137,24 @@ impl Blocks {
     #[cfg(feature = "testing")]
     pub(super) const WORDS: usize = UNIT_ORDER as usize * (2 + BLOCKS) + 2 + 2 * AREAS;
 
-    /// Flips a bit of one of the words.
+    /// Flips a bit of one of the words; returns what it was.
     #[cfg(feature = "testing")]
-    pub(super) fn flip(&mut self, word: usize, bit: u32) {
+    pub(super) fn flip(&mut self, word: usize, bit: u32) -> u64 {
         if let Some(word) = self.stacks.as_flattened_mut().get_mut(word) {
-            *word ^= 1 << bit;
-            return;
+            return flip(word, bit);
         }
         match word - self.stacks.as_flattened().len() {
-            0 => self.areas_len ^= 1 << (bit % usize::BITS),
-            1 => self.claims ^= 1 << (bit % u32::BITS),
+            0 => flip_len(&mut self.areas_len, bit),
+            1 => flip(&mut self.claims, bit),
             at => {
-                let area = &mut self.areas[(at - 2) % AREAS];
-                if at - 2 < AREAS {
-                    area.start = Pfn::new(area.start.raw() ^ 1 << bit);
-                } else {
-                    area.count ^= 1 << bit;
+                let Extent { start, count } = &mut self.areas[(at - 2) % AREAS];
+                if at - 2 >= AREAS {
+                    return flip(count, bit);
                 }
+                let mut frame = start.raw();
+                let was = flip(&mut frame, bit);
+                *start = Pfn::new(frame);
+                was
             }
         }
     }

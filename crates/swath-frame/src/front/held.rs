@@ -4,6 +4,8 @@ use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
 use crate::front::blocks::{Blocks, Wrong, runs};
+#[cfg(feature = "testing")]
+use crate::front::blocks::{flip, flip_len};
 
 /// Frames in a claimed word.
 const WORD_FRAMES: u64 = 64;
@@ -46,15 +48,15 @@ impl Held {
         }
     }
 
-    /// Flips a bit of one of the slot's words.
+    /// Flips a bit of one of the slot's words; returns what it was.
     #[cfg(feature = "testing")]
-    pub(super) fn flip(&mut self, word: usize, bit: u32) {
+    pub(super) fn flip(&mut self, word: usize, bit: u32) -> u64 {
         match word {
-            0 => self.base ^= 1 << bit,
-            1 => self.mask ^= 1 << bit,
-            2 => self.head ^= 1 << (bit % usize::BITS),
-            3 => self.len ^= 1 << (bit % usize::BITS),
-            at if at < 4 + BUFFER_FRAMES => self.frames[at - 4] ^= 1 << bit,
+            0 => flip(&mut self.base, bit),
+            1 => flip(&mut self.mask, bit),
+            2 => flip_len(&mut self.head, bit),
+            3 => flip_len(&mut self.len, bit),
+            at if at < 4 + BUFFER_FRAMES => flip(&mut self.frames[at - 4], bit),
             at => self.blocks.flip(at - 4 - BUFFER_FRAMES, bit),
         }
     }

@@ -371,18 +371,19 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         UNIT_WORDS * self.bits.0.len() + self.slots.len() * Held::WORDS
     }
 
-    /// Flips a bit of the word `word`: those of the bits come first, then those of each slot.
+    /// Flips a bit of the word `word`: those of the bits come first, then those of each slot. Returns what
+    /// the word was.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
-    pub fn flip(&self, word: usize, bit: u32) {
+    pub fn flip(&self, word: usize, bit: u32) -> u64 {
         let bits = self.bits.0.iter().flatten();
         if let Some(word) = bits.clone().nth(word) {
-            word.fetch_xor(1 << (bit % usize::BITS), core::sync::atomic::Ordering::Relaxed);
-            return;
+            let bit = 1 << (bit % usize::BITS);
+            return word.fetch_xor(bit, core::sync::atomic::Ordering::Relaxed) as u64;
         }
         let word = word - bits.count();
         let mut held = self.slots[word / Held::WORDS].held.lock();
-        held.flip(word % Held::WORDS, bit);
+        held.flip(word % Held::WORDS, bit)
     }
 
     /// Asks the shared allocator, and while it fails empties one slot after
