@@ -380,7 +380,7 @@ fn construction_names_what_is_wrong() {
     );
     let front = Front::new(pool(), &mut one, &mut bits).unwrap();
     assert_eq!(front.on(1).unwrap_err(), NoSuchCpu { cpu: 1, cpus: 1 });
-    assert!(size_of::<Slot<YieldLock>>() == 2048 && align_of::<Slot<YieldLock>>() == 128);
+    assert!(size_of::<Slot<YieldLock>>() == 2176 && align_of::<Slot<YieldLock>>() == 128);
     // An allocator with nothing free.
     let empty = Pool::new(std::iter::empty());
     let mut one = slots(1);

@@ -47,12 +47,15 @@ const fn bottom(order: usize) -> usize {
     1 + BLOCKS - depth(order)
 }
 
+/// Stacks, found by their order: that of single frames stays empty.
+const STACKS: usize = UNIT_ORDER as usize + 1;
+
 /// Stacks without a block.
-const EMPTY: [Stack; UNIT_ORDER as usize] = {
-    let mut stacks = [[NONE; BLOCKS + 2]; UNIT_ORDER as usize];
+const EMPTY: [Stack; STACKS] = {
+    let mut stacks = [[NONE; BLOCKS + 2]; STACKS];
     let mut at = 0;
     while at < stacks.len() {
-        stacks[at][0] = bottom(at + 1) as u64;
+        stacks[at][0] = bottom(at) as u64;
         at += 1;
     }
     stacks
@@ -64,7 +67,7 @@ const EMPTY: [Stack; UNIT_ORDER as usize] = {
 /// Invariants: those of [`Held`](crate::front::held::Held) for every frame.
 pub(super) struct Blocks {
     /// Those of order 1 come first.
-    stacks: [Stack; UNIT_ORDER as usize],
+    stacks: [Stack; STACKS],
     areas_len: usize,
     areas: [Extent; AREAS],
     /// Claims since something was returned.
@@ -135,7 +138,7 @@ impl Blocks {
 
     /// Words of the blocks.
     #[cfg(feature = "testing")]
-    pub(super) const WORDS: usize = UNIT_ORDER as usize * (2 + BLOCKS) + 2 + 2 * AREAS;
+    pub(super) const WORDS: usize = STACKS * (2 + BLOCKS) + 2 + 2 * AREAS;
 
     /// Flips a bit of one of the words; returns what it was.
     #[cfg(feature = "testing")]
@@ -162,7 +165,7 @@ impl Blocks {
     /// Takes out a block of an order from 1 to [`UNIT_ORDER`]. O(areas) if none came back.
     #[inline(always)]
     pub(super) fn pop_block(&mut self, order: u32) -> Option<u64> {
-        if let Some(stack) = self.stacks.get_mut(order as usize - 1) {
+        if let Some(stack) = self.stacks.get_mut(order as usize) {
             // The place is one of the array's, whatever the word says: `BLOCKS + 2` is a power of two.
             let start = stack[stack[0] as usize % stack.len()];
             if start != NONE {
@@ -218,7 +221,7 @@ impl Blocks {
     /// room for it.
     #[inline(always)]
     fn push_block(&mut self, order: u32, start: u64) -> bool {
-        let Some(stack) = self.stacks.get_mut(order as usize - 1) else { return false };
+        let Some(stack) = self.stacks.get_mut(order as usize) else { return false };
         let next = stack[0].wrapping_add(1);
         if next > FULL {
             return false;
@@ -259,7 +262,7 @@ impl Blocks {
             return self.spill_areas(block, shared);
         }
         let order = block.count.trailing_zeros();
-        let Some(stack) = self.stacks.get_mut(order as usize - 1) else { return Err(Wrong) };
+        let Some(stack) = self.stacks.get_mut(order as usize) else { return Err(Wrong) };
         let bottom = bottom(order as usize);
         let result = match stack.split_at_mut_checked(bottom + 1) {
             Some(([top, ..], starts)) if *top == FULL => {
@@ -360,7 +363,7 @@ impl Blocks {
 
     /// The blocks of each order.
     fn starts(&self) -> impl Iterator<Item = (u32, &[u64])> {
-        self.stacks.iter().zip(1_u32..).map(|(stack, order)| {
+        self.stacks.iter().zip(0_u32..).map(|(stack, order)| {
             let starts = stack.get(bottom(order as usize) + 1..=stack[0].min(FULL) as usize);
             (order, starts.unwrap_or_default())
         })

@@ -47,7 +47,7 @@
 //!
 //! Metadata: 40 words for each 1,024 frames from the lowest free frame to the highest (80 where a
 //! word has 32 bits; [`Front::bits_len`]), on cache lines that no other frames share, and so up to 7 (15)
-//! more before the first. One [`Slot`] of 2,048 bytes for each CPU, which holds 60 MiB in blocks,
+//! more before the first. One [`Slot`] of 2,176 bytes for each CPU, which holds 60 MiB in blocks,
 //! 16 MiB of order 9, 16 MiB of order 10 and 28 MiB of all others, and 44 MiB in areas at most.
 
 mod bits;
