@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
+use std::panic::resume_unwind;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use swath_trace::container::FileError;
 use swath_trace::pages::PageReader;
@@ -29,6 +30,8 @@ type Batch = Result<VecDeque<TimedOp>, FileError>;
 /// A thread reads ahead, some thousand requests at most, while they are served; it ends when nobody takes them.
 pub struct StreamedRequests {
     batches: Receiver<Batch>,
+    /// The thread, until its end was seen.
+    reader: Option<JoinHandle<()>>,
     waiting: VecDeque<TimedOp>,
     runs: Vec<OpRun>,
     fault: Option<FileError>,
@@ -56,10 +59,10 @@ impl StreamedRequests {
             });
         }
         let (sender, batches) = mpsc::sync_channel(BATCHES);
-        thread::Builder::new()
+        let reader = thread::Builder::new()
             .name("recording".to_owned())
             .spawn(move || read(events, pairing, &sender))?;
-        Ok(Self { batches, waiting, runs: Vec::new(), fault: None })
+        Ok(Self { batches, reader: Some(reader), waiting, runs: Vec::new(), fault: None })
     }
 
     /// Returns the reason why the requests ended before the recording did.
@@ -73,7 +76,14 @@ impl StreamedRequests {
             match self.batches.recv() {
                 Ok(Ok(batch)) => self.waiting = batch,
                 Ok(Err(fault)) => self.fault = Some(fault),
-                Err(_) => return,
+                Err(_) => {
+                    // Its end is that of the recording, unless it broke off.
+                    let ended = self.reader.take().map(JoinHandle::join);
+                    if let Some(Err(panic)) = ended {
+                        resume_unwind(panic);
+                    }
+                    return;
+                }
             }
         }
     }
