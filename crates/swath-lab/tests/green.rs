@@ -43,6 +43,11 @@ fn statements_stay_whatever_a_plan_leaves_out() {
         ("green-migration", &[("load = \"medium\"", "load = \"light\"")], 12),
         ("green-replay", &[("[\"compile\", \"files\"]", "[\"files\"]")], 10),
         ("green-cost", &[("[10_000, 1_000_000]", "[10_000]")], 33),
+        (
+            "green-operations",
+            &[("\n[[tests]]\nrecording = \"fork_test\"\noperations = 300\n", "")],
+            34,
+        ),
         ("green-working-set", &[("[1, 2, 4, 8, 16]", "[1, 2]")], 4),
     ] {
         let words = |replaced| -> Vec<String> {

@@ -300,7 +300,13 @@ proptest! {
 
 #[test]
 fn the_shipped_recordings() {
-    for (name, program) in [("compile", "make"), ("files", "sh")] {
+    let operations = ["creat-clo", "page_test", "brk_test", "exec_test", "fork_test", "link_test"]
+        .into_iter()
+        .chain(["disk_rr", "disk_rw", "disk_wrt", "disk_src", "shared_memory", "tcp_test"])
+        .chain(["udp_test", "fifo_test", "stream_pipe", "dgram_pipe", "pipe_cpy"])
+        .map(|test| (format!("operations/{test}"), "operations"));
+    let programs = [("compile".to_owned(), "make"), ("files".to_owned(), "sh")];
+    for (name, program) in programs.into_iter().chain(operations) {
         let path = format!("{}/../swath-lab/data/{name}.swpages", env!("CARGO_MANIFEST_DIR"));
         let mut reader = PageReader::open(path.as_ref()).unwrap();
         assert_eq!((reader.head().program.as_str(), reader.head().cpus), (program, 2));

@@ -24,8 +24,8 @@ use crate::progress::{INTERRUPTED, bytes_bar, watch_for_interrupts};
 /// Arguments of `swath replay`.
 #[derive(Args)]
 pub(crate) struct ReplayArgs {
-    /// A recording, from `swath record pages`; "compile" and "files" come with
-    /// the program.
+    /// A recording, from `swath record pages`; "compile", "files" and those of a kernel's operations
+    /// ("fork_test" and others, docs/formats.md) come with the program.
     #[arg(required_unless_present = "load")]
     file: Option<PathBuf>,
     /// A synthetic load instead: 10 to 50% or 30 to 80% of memory in use.

@@ -26,6 +26,9 @@ const CALIBRATIONS: usize = 2;
 /// The one function, as callgrind writes its name.
 const COUNTED: &str = "*::host::callgrind::counted_region";
 
+/// Makes callgrind count inside [`counted_call`] alone.
+const CALLS: &str = "--toggle-collect=*::host::callgrind::counted_call*";
+
 /// Returns true if valgrind can be started.
 pub fn is_here() -> bool {
     static HERE: OnceLock<bool> = OnceLock::new();
@@ -71,12 +74,22 @@ pub fn counted_call<T>(work: impl FnOnce() -> T) -> T {
 /// # Errors
 /// As for [`count`].
 pub fn count_calls(child: &Command) -> Result<u64, CountError> {
-    let output = profile(child, &["--toggle-collect=*::host::callgrind::counted_call*"])?;
+    let output = profile(child, &[CALLS])?;
     let sum = totals(&output)?.into_iter().sum();
     if sum == 0 {
         return Err(CountError::Protocol("callgrind saw no counted call".to_owned()));
     }
     Ok(sum)
+}
+
+/// Runs a child that comes to [`Regions::begin`] under callgrind, and returns the instructions of the
+/// [`counted_call`]s before the end of each of its regions and after the one before, in their order.
+///
+/// # Errors
+/// As for [`count`].
+pub fn count_calls_of_regions(child: &Command) -> Result<Vec<u64>, CountError> {
+    let dump = format!("--dump-after={COUNTED}");
+    parse(&profile(child, &["--combine-dumps=yes", CALLS, &dump])?)
 }
 
 /// Callgrind counts inside this function alone.

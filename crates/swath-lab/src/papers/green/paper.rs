@@ -28,6 +28,7 @@ pub const PAPER: Paper = Paper {
         entry!(migration::Migration, "migration.toml"),
         entry!(recorded::Recorded, "recorded.toml"),
         entry!(cost::study::Cost, "cost/study.toml"),
+        entry!(cost::operations::Operations, "cost/operations.toml"),
         entry!(working_set::WorkingSet, "working_set.toml"),
     ],
 };

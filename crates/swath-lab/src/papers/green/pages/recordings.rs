@@ -37,6 +37,37 @@ pub const SHIPPED: [(&str, &[u8]); 2] = [
     ("files", include_bytes!("../../../../data/files.swpages")),
 ];
 
+macro_rules! operation {
+    ($name:literal) => {
+        (
+            $name,
+            include_bytes!(concat!("../../../../data/operations/", $name, ".swpages")).as_slice(),
+        )
+    };
+}
+
+/// The recordings of single operations that come with the program, by the names of the tests of AIM9's that
+/// they are after.
+pub const OPERATIONS: [(&str, &[u8]); 17] = [
+    operation!("creat-clo"),
+    operation!("page_test"),
+    operation!("brk_test"),
+    operation!("exec_test"),
+    operation!("fork_test"),
+    operation!("link_test"),
+    operation!("disk_rr"),
+    operation!("disk_rw"),
+    operation!("disk_wrt"),
+    operation!("disk_src"),
+    operation!("shared_memory"),
+    operation!("tcp_test"),
+    operation!("udp_test"),
+    operation!("fifo_test"),
+    operation!("stream_pipe"),
+    operation!("dgram_pipe"),
+    operation!("pipe_cpy"),
+];
+
 /// A whole system's recording that comes with the program, to be
 /// [followed](crate::papers::green::pages::follow): its name, its events, and the machine's snapshot.
 pub const FOLLOWED: (&str, &[u8], &[u8]) = (
@@ -45,13 +76,14 @@ pub const FOLLOWED: (&str, &[u8], &[u8]) = (
     include_bytes!("../../../../data/fragmented.swsnap"),
 );
 
-/// The file of a recording, opened where it is not one of [`SHIPPED`].
+/// The file of a recording, opened where it is not one of [`SHIPPED`] or [`OPERATIONS`].
 ///
 /// # Errors
 /// [`RecordingError::File`].
 pub fn open(name: &Path) -> Result<PageReader<Box<dyn std::io::Read + Send>>, RecordingError> {
     let failed = |error| RecordingError::File { file: name.to_owned(), error };
-    let shipped = SHIPPED.iter().find(|(shipped, _)| name == Path::new(shipped));
+    let mut all = SHIPPED.iter().chain(&OPERATIONS);
+    let shipped = all.find(|(shipped, _)| name == Path::new(shipped));
     let from: Box<dyn std::io::Read + Send> = match shipped {
         Some((_, bytes)) => Box::new(*bytes),
         None => Box::new(File::open(name).map_err(|error| failed(error.into()))?),
