@@ -1,4 +1,4 @@
-//! What operations of a kernel cost under each allocator (Panwar and Gopinath, Table VI).
+//! The cost of a kernel's operations under each allocator (Panwar and Gopinath, Table VI).
 //!
 //! The paper runs AIM9's micro-benchmarks on two kernels and compares operations a second. Here each
 //! test was run on a real kernel, and what it asked of the page allocator recorded; the recordings are replayed on
@@ -154,7 +154,7 @@ impl Study for Operations {
     }
 
     fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
-        let job: Job = serde_json::from_str(job)?;
+        let job: OneAllocator = serde_json::from_str(job)?;
         let start = job.plan.target().start(job.plan.machine, job.seed)?;
         let (mut tests, mut cpus) = (Vec::new(), 1);
         for test in job.plan.tests.iter() {
@@ -226,7 +226,7 @@ const RECORDINGS_BYTES: u64 = 32 << 20;
 
 /// The child's work: all tests on one allocator with memory of one seed.
 #[derive(Serialize, Deserialize)]
-struct Job {
+struct OneAllocator {
     plan: OperationsPlan,
     allocator: AllocatorName,
     seed: u64,
@@ -253,13 +253,13 @@ fn measure(plan: &OperationsPlan, run: &Run<'_>) -> Result<OperationsFound, Stud
     }
     let allocators = plan.allocators.of(run.quick);
     let repeats = Operations::seeds(plan, run.quick);
-    let job = |allocator, repeat| Job {
+    let job = |allocator, repeat| OneAllocator {
         plan: plan.clone(),
         allocator,
         seed: plan.about.seed.wrapping_add(repeat),
     };
     let jobs = allocators.iter().flat_map(|&name| (0..repeats).map(move |nth| job(name, nth)));
-    let jobs: Vec<Job> = jobs.collect();
+    let jobs: Vec<OneAllocator> = jobs.collect();
     let counts = run.points(&plan.about, &jobs, |job| match count(job) {
         Ok(counts) => Ok(Ok(counts)),
         // The requests stand all the same.
@@ -284,7 +284,7 @@ fn measure(plan: &OperationsPlan, run: &Run<'_>) -> Result<OperationsFound, Stud
 }
 
 /// The instructions of each test of a job.
-fn count(job: &Job) -> Result<Vec<u64>, CountError> {
+fn count(job: &OneAllocator) -> Result<Vec<u64>, CountError> {
     let json = serde_json::to_string(job).unwrap_or_default();
     let child = child_command(Operations::KIND, &json).map_err(CountError::Spawn)?;
     let counts = callgrind::count_calls_of_regions(&child)?;
@@ -295,17 +295,17 @@ fn count(job: &Job) -> Result<Vec<u64>, CountError> {
 }
 
 /// A row of Table VI: operations a second on Linux, and by how much Adaptive-Buddy's differ.
-struct Row {
+struct TestRow {
     test: &'static str,
     per_second: f64,
     difference: f64,
 }
 
-const fn row(test: &'static str, per_second: f64, difference: f64) -> Row {
-    Row { test, per_second, difference }
+const fn row(test: &'static str, per_second: f64, difference: f64) -> TestRow {
+    TestRow { test, per_second, difference }
 }
 
-const TABLE_VI: [Row; 17] = [
+const TABLE_VI: [TestRow; 17] = [
     row("creat-clo", 151_816.0, -0.0130),
     row("page_test", 552_330.0, 0.0135),
     row("brk_test", 3_716_713.0, 0.0626),
@@ -329,14 +329,14 @@ const TABLE_VI: [Row; 17] = [
 const NO_PART: f64 = 0.01;
 
 /// The share of an operation's time on Linux by which another allocator changes it, in both directions.
-fn change(plan: &OperationsPlan, row: &Row, own: f64, linux: f64) -> f64 {
+fn change(plan: &OperationsPlan, row: &TestRow, own: f64, linux: f64) -> f64 {
     let instruction_s = plan.instruction_ps.get() as f64 * 1e-12;
     (own - linux).abs() * instruction_s * row.per_second
 }
 
 fn claim(
     plan: &OperationsPlan,
-    row: &'static Row,
+    row: &'static TestRow,
     name: AllocatorName,
 ) -> Statement<OperationsFound> {
     let beyond = if name == AllocatorName::Adaptive { "" } else { "beyond the paper, " };
