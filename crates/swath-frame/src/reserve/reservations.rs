@@ -64,9 +64,9 @@
 //!
 //! Instructions, counted on x86-64 with all of 2^20 frames reserved at order
 //! 9, pages in random order: 415 to populate a page at a new time, so that its
-//! reservation moves in the queue; 425 on average from empty memory, with one
-//! call in 32 making a reservation; 216 to free a frame. With a second level
-//! populating costs 550.
+//! reservation moves in the queue; 426 on average from empty memory, with one
+//! call in 32 making a reservation; 197 to free a frame. With a second level
+//! populating costs 551.
 
 use core::ops::{DerefMut, Range};
 
