@@ -10,10 +10,41 @@ use crate::hardening::{Hardening, Latch, Table, WordFault};
 use crate::reserve::reservations::Reservations;
 
 impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<A, W, H> {
-    /// Returns the error of a free, or the contradiction at which the checked tier has stopped.
-    #[cold]
-    fn unless_stopped(&self, error: FrameFreeError) -> FrameFreeError {
-        self.latch.fault().map_or(error, FrameFreeError::Corrupt)
+    /// Frees an extent; false if that is refused, for whatever reason, of which nothing is asked here:
+    /// what has stopped lets no frame go.
+    #[inline(always)]
+    fn is_freed(&mut self, extent: Extent) -> bool {
+        let span = self.slots.span;
+        let Some(end) = extent.checked_end() else { return false };
+        if extent.is_empty()
+            || !span.contains(extent.start)
+            || !self.slots.let_go_held(&mut self.storage, extent)
+        {
+            return false;
+        }
+        let (mut at, end) = (extent.start.raw(), end.raw());
+        let lowest = self.slots.levels.lowest().frames();
+        while at < end {
+            // As far as the next border of a slot of the lowest level.
+            let border = |at: u64| end.min((at | (lowest - 1)) + 1);
+            let mut past = border(at);
+            if let Some((level, root)) = self.slots.root_of(&self.storage, at) {
+                let part = Extent::new(Pfn::new(at), past - at);
+                if self.depopulate(level, root, part).is_err() {
+                    self.stop_free(Extent::new(Pfn::new(at), end - at));
+                    return false;
+                }
+            } else {
+                while past < end && self.slots.root_of(&self.storage, past).is_none() {
+                    past = border(past);
+                }
+                if self.give_back(Extent::new(Pfn::new(at), past - at)).is_err() {
+                    return false;
+                }
+            }
+            at = past;
+        }
+        true
     }
 }
 
@@ -67,43 +98,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
     ///
     /// An error costs O(free blocks), to tell a free frame from a foreign one.
     fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
-        // What has stopped lets no frame go, so its fault is asked for only where one is refused.
-        let span = self.slots.span;
-        let end = match extent.checked_end() {
-            _ if extent.is_empty() => return Err(self.unless_stopped(FrameFreeError::Empty)),
-            None => return Err(self.unless_stopped(FrameFreeError::Overflow { extent })),
-            Some(_) if !span.contains(extent.start) => {
-                let frame = extent.start;
-                return Err(self.unless_stopped(FrameFreeError::Foreign { frame }));
-            }
-            Some(end) => end.raw(),
-        };
-        if !self.slots.may_let_go(&self.storage, extent) {
-            return Err(self.refused(extent));
-        }
-        if end > span.end().raw() {
-            return Err(FrameFreeError::Foreign { frame: span.end() });
-        }
-        let mut at = extent.start.raw();
-        let lowest = self.slots.levels.lowest().frames();
-        while at < end {
-            // As far as the next border of a slot of the lowest level.
-            let border = |at: u64| end.min((at | (lowest - 1)) + 1);
-            let mut past = border(at);
-            if let Some((level, root)) = self.slots.root_of(&self.storage, at) {
-                let extent = Extent::new(Pfn::new(at), past - at);
-                self.depopulate(level, root, extent).map_err(FrameFreeError::Corrupt)?;
-            } else {
-                while past < end && self.slots.root_of(&self.storage, past).is_none() {
-                    past = border(past);
-                }
-                let single = Extent::new(Pfn::new(at), past - at);
-                self.slots.let_go(&mut self.storage, single);
-                self.give_back(single).map_err(FrameFreeError::Corrupt)?;
-            }
-            at = past;
-        }
-        Ok(())
+        if self.is_freed(extent) { Ok(()) } else { Err(self.refused(extent)) }
     }
 
     /// Those free beneath, and those that are reserved and not populated.

@@ -37,16 +37,39 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         Ok(block)
     }
 
-    /// Returns the reason why `extent`, which begins in the span, cannot be freed: a frame of it
-    /// is not held, or a word differs from its copy.
+    /// Stops at a contradiction that a free has met, of which these frames were let go already: held
+    /// again, their bits tell with the counts which word it is.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn stop_free(&mut self, extent: Extent) {
+        self.slots.hold(&mut self.storage, extent);
+        self.stop(Words::Reservations);
+    }
+
+    /// Returns the reason why `extent` was not freed: the contradiction at which the checked tier has
+    /// stopped, a frame of it that is not held, or a word that differs from its copy.
     #[cold]
     #[inline(never)]
     pub(crate) fn refused(&mut self, extent: Extent) -> FrameFreeError {
+        if let Some(fault) = self.latch.fault() {
+            return FrameFreeError::Corrupt(fault);
+        }
+        let span = self.slots.span;
+        if extent.is_empty() {
+            return FrameFreeError::Empty;
+        }
+        if extent.checked_end().is_none() {
+            return FrameFreeError::Overflow { extent };
+        }
+        if !span.contains(extent.start) {
+            return FrameFreeError::Foreign { frame: extent.start };
+        }
         if H::CHECKED && !self.slots.agree(&self.storage, extent) {
             return FrameFreeError::Corrupt(self.stop(Words::Allocated));
         }
         let Some(frame) = self.slots.first_not_held(&self.storage, extent) else {
-            return FrameFreeError::Foreign { frame: extent.start };
+            // All that lie in the span are.
+            return FrameFreeError::Foreign { frame: span.end() };
         };
         let frame = Pfn::new(frame);
         let mut is_free = false;
@@ -58,42 +81,45 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         }
     }
 
-    /// Returns true if the slot that the table has for a page is the page's reservation by its record.
-    #[inline(always)]
-    pub(crate) fn is_root_of(&self, level: usize, slot: Slot, object: u64, index: u64) -> bool {
-        let first = index & !(self.slots.order(level).frames() - 1);
-        self.slots.is_root_of(&self.storage, slot, object, first)
-    }
-
     /// Returns true if nothing is reserved or held in a slot whose frames were just allocated.
     pub(crate) fn is_vacant(&self, level: usize, slot: Slot) -> bool {
         let Self { slots, .. } = self;
         let words = &*self.storage;
         slots.populated(words, slot) == 0
             && !slots.is_root(words, slot)
-            && slots.may_hold(words, slots.frames(level, slot))
+            && slots.is_clear(words, slots.frames(level, slot))
     }
 
-    /// Returns true if `root` is a reservation that the table has, and its bits are as many as its
-    /// count says, beside those of `more` frames.
-    pub(crate) fn may_go(&self, level: usize, root: Slot, more: u64) -> bool {
+    /// Returns the entry in the table of a reservation, `root`. In the checked tier `None` unless it is
+    /// one, the table has it, and its bits are as many as its count says, beside those of `more` frames.
+    pub(crate) fn may_go(&self, level: usize, root: Slot, more: u64) -> Option<usize> {
         let Self { slots, .. } = self;
         let words = &*self.storage;
-        if !slots.slots(level).contains(&root) || !slots.is_root(words, root) {
-            return false;
+        if H::CHECKED && (!slots.slots(level).contains(&root) || !slots.is_root(words, root)) {
+            return None;
         }
+        self.entry_of(level, root, slots.populated(words, root).wrapping_add(more))
+    }
+
+    /// Returns the entry in the table of what is by its record a reservation, `root`. In the checked
+    /// tier `None` unless the table has it, and so many of its frames are held.
+    #[inline(always)]
+    pub(crate) fn entry_of(&self, level: usize, root: Slot, held: u64) -> Option<usize> {
+        let Self { slots, table, .. } = self;
+        let words = &*self.storage;
         let (object, index) = (slots.object(words, root), slots.index(words, root));
         let key = Key { object, index, level };
+        let entry = table.find(words, key)?;
+        if !H::CHECKED {
+            return Some(entry);
+        }
         // An entry that has these pages and this slot is right, whatever its seal is.
-        self.table.get(words, key) == Some(Entry::Root(root))
+        let goes = table.value(words, entry) == Entry::Root(root)
+            && slots.counts(words, slots.frames(level, root), held)
+            && (level == 0 || self.has_sound_parts(level, root))
             && (level + 1..slots.levels.orders().len())
-                .all(|level| self.look_at(key, level).is_ok())
-            && slots.counts(
-                words,
-                slots.frames(level, root),
-                slots.populated(words, root).wrapping_add(more),
-            )
-            && self.has_sound_parts(level, root)
+                .all(|level| self.look_at(key, level).is_ok());
+        goes.then_some(entry)
     }
 
     /// Returns true if a slot's count is the sum of its parts', none of which counts more than it has.

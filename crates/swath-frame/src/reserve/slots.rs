@@ -221,15 +221,33 @@ impl<H: Hardening> Slots<H> {
         own.iter().zip(copies).fold(held, |any, (own, copy)| any | own ^ copy) == 0
     }
 
-    /// Returns true if the words of the bits of `extent` are those of their copy, and as many
-    /// frames are held.
-    pub(crate) fn counts(&self, words: &[u64], extent: Extent, held: u64) -> bool {
+    /// Returns true if no frame of a slot, whose frames these are, is held by the words of the bits or
+    /// by those of their copy. One that overlaps the span's ends, which is never reserved, may be told
+    /// as one that has some.
+    #[inline]
+    pub(crate) fn is_clear(&self, words: &[u64], frames: Extent) -> bool {
+        let (low, len) = (frames.start.raw().wrapping_sub(self.bits_base), frames.count / 64);
+        if len == 0 {
+            return self.may_hold(words, frames);
+        }
+        // What is no place of a bit is none of a word, nor of one of the copy.
+        let (low, len) = ((low / 64) as usize, len as usize);
+        let of = |at: usize| words.get(at..).and_then(|words| words.get(..len));
+        let (Some(own), Some(copies)) = (of(low), of(self.copy_at + low)) else {
+            return false;
+        };
+        own.iter().zip(copies).fold(0, |any, (own, copy)| any | own | copy) == 0
+    }
+
+    /// Returns true if the words of the bits of a slot, whose frames these are, are those of their
+    /// copy, and as many frames are held.
+    pub(crate) fn counts(&self, words: &[u64], frames: Extent, held: u64) -> bool {
         // Most reservations that go have none left, and counting is much work.
         if held == 0 {
-            return self.may_hold(words, extent);
+            return self.is_clear(words, frames);
         }
         let mut count = 0;
-        self.all_words(extent, |word, mask| {
+        self.all_words(frames, |word, mask| {
             count += u64::from((words[word] & mask).count_ones());
             self.is_copied(words, word, words[word])
         }) && count == held
@@ -335,14 +353,35 @@ impl<H: Hardening> Slots<H> {
         self.change(words, extent, |word, mask| word & !mask);
     }
 
-    /// Returns true if all frames of `extent`, within the span, are held; in the checked tier by
-    /// words that are those of their copy.
+    /// Marks the frames of `extent`, which begins in the span, as not held, in the copy too; false, and
+    /// nothing changes, if one does not lie in the span or is not held, in the checked tier by words
+    /// that are those of their copy.
     #[inline(always)]
-    pub(crate) fn may_let_go(&self, words: &[u64], extent: Extent) -> bool {
-        self.all_words(extent, |word, mask| {
-            let value = words[word];
-            !value & mask == 0 && (!H::CHECKED || self.is_copied(words, word, value))
-        })
+    pub(crate) fn let_go_held(&self, words: &mut [u64], extent: Extent) -> bool {
+        if extent.count == 1 {
+            let bit = extent.start.raw() - self.bits_base;
+            let (word, mask) = ((bit / 64) as usize, 1 << (bit % 64));
+            let was = words[word];
+            if was & mask == 0 || (H::CHECKED && !self.is_copied(words, word, was)) {
+                return false;
+            }
+            words[word] = was & !mask;
+            if H::CHECKED
+                && let Some(copy) = words.get_mut(self.copy_at + word)
+            {
+                *copy = was & !mask;
+            }
+            return true;
+        }
+        let may = extent.end() <= self.span.end()
+            && self.all_words(extent, |word, mask| {
+                let value = words[word];
+                !value & mask == 0 && (!H::CHECKED || self.is_copied(words, word, value))
+            });
+        if may {
+            self.let_go(words, extent);
+        }
+        may
     }
 
     /// Returns true if the aligned 2^`order` frames around `frame`, in a
@@ -460,12 +499,12 @@ impl<H: Hardening> Slots<H> {
     #[inline(always)]
     pub(crate) fn is_root_of(&self, words: &[u64], slot: Slot, object: u64, first: u64) -> bool {
         // Behind the records stands the table, whose entries could pass for one.
-        slot < self.all
-            && words.get(self.record(slot)..).and_then(<[u64]>::first_chunk).is_some_and(
-                |&[its_object, its_first, count]| {
-                    (its_object ^ object) | (its_first ^ first) == 0 && count & ROOT != 0
-                },
-            )
+        if slot >= self.all {
+            return false;
+        }
+        let Some(record) = words.get(self.record(slot)..) else { return false };
+        let Some(&[its_object, its_first, count]) = record.first_chunk() else { return false };
+        (its_object ^ object) | (its_first ^ first) == 0 && count & ROOT != 0
     }
 
     #[inline(always)]
@@ -584,17 +623,15 @@ impl<H: Hardening> Slots<H> {
         }
     }
 
-    /// The words of the bits and of all records; in the checked tier no others, so that what leads to a
-    /// record by a link that was overwritten leads to one of them or to none.
-    #[inline(always)]
-    pub(crate) fn without_table<'w>(&self, words: &'w mut [u64]) -> &'w mut [u64] {
-        if H::CHECKED { words.get_mut(..self.records_end).unwrap_or_default() } else { words }
-    }
-
-    /// The words of all records, of those [without the table](Self::without_table).
+    /// The words of all records; in the checked tier no others, so that what leads to a record by a
+    /// link that was overwritten leads to one of them or to none.
     #[inline(always)]
     fn records<'w>(&self, words: &'w mut [u64]) -> &'w mut [u64] {
-        words.get_mut(self.bits_words..).unwrap_or_default()
+        let records = match H::CHECKED {
+            true => words.get_mut(self.bits_words..self.records_end),
+            false => words.get_mut(self.bits_words..),
+        };
+        records.unwrap_or_default()
     }
 
     /// Takes `slot` out of the queue of `owner`.

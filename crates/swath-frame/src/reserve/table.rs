@@ -164,7 +164,13 @@ impl Table {
         Some(self.value(words, entry))
     }
 
-    fn value(&self, words: &[u64], entry: usize) -> Entry {
+    /// The entry of `key`. O(1) expected.
+    pub(crate) fn find(&self, words: &[u64], key: Key) -> Option<usize> {
+        self.search(words, key).ok()
+    }
+
+    /// The value of an entry.
+    pub(crate) fn value(&self, words: &[u64], entry: usize) -> Entry {
         let tag = words[self.word(entry) + 2];
         if tag & ROOT != 0 { Entry::Root(tag as u32) } else { Entry::Below(tag as u32) }
     }
@@ -186,7 +192,14 @@ impl Table {
 
     /// Removes `key`, if it is there. O(1) expected.
     pub(crate) fn remove(&self, words: &mut [u64], key: Key) {
-        let Ok(mut hole) = self.search(words, key) else { return };
+        if let Ok(entry) = self.search(words, key) {
+            self.remove_entry(words, entry);
+        }
+    }
+
+    /// Removes the key of an entry. O(1) expected.
+    pub(crate) fn remove_entry(&self, words: &mut [u64], entry: usize) {
+        let mut hole = entry;
         let mut entry = self.next(hole);
         while let Some(other) = self.key(words, entry) {
             // An entry may move up unless its home lies behind the hole.

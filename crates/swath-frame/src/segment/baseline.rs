@@ -238,23 +238,27 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> Baseline<'m, W, H> {
     }
 
     /// Counts units that are handed out, or taken back, block by block.
-    #[inline]
+    #[inline(always)]
     fn count_out(&mut self, start: u64, past: u64, is_out: bool) {
         if !H::CHECKED {
             return;
         }
-        let counts = &mut self.storage[self.counts_at..];
-        let mut add = |at: u64, end: u64| {
-            let count = &mut counts[(at / BLOCK) as usize];
-            *count = count.wrapping_add(if is_out { end - at } else { at.wrapping_sub(end) });
+        let add = |count: &mut u64, units: u64| {
+            *count = if is_out { count.wrapping_add(units) } else { count.wrapping_sub(units) };
         };
-        let mut at = start;
-        while at / BLOCK != (past - 1) / BLOCK {
-            let end = (at | (BLOCK - 1)) + 1;
-            add(at, end);
-            at = end;
+        let counts = &mut self.storage[self.counts_at..];
+        let (low, high) = ((start / BLOCK) as usize, ((past - 1) / BLOCK) as usize);
+        if low == high {
+            return add(&mut counts[low], past - start);
         }
-        add(at, past);
+        add(&mut counts[high], (past - 1) % BLOCK + 1);
+        add(&mut counts[low], BLOCK - start % BLOCK);
+        // Few segments have a block between: no slice of them is made.
+        let mut between = low + 1;
+        while between < high {
+            add(&mut counts[between], BLOCK);
+            between += 1;
+        }
     }
 
     /// The next step of the reverse search. Areas that the walk has acquired are not looked at again,
