@@ -498,7 +498,8 @@ fn a_kept_segment_is_gathered_while_its_heap_takes_it() {
 }
 
 /// A heap takes one of two kept units and keeps it again, which moves the other from the pocket to the stack, while a
-/// purge gathers both and another heap wants all units there are: as above.
+/// purge gathers both and another heap wants all units there are: as above. It does so once: of a word that was written
+/// more than seven times the checker gives values that are not its own any more.
 #[test]
 fn a_segment_comes_back_late_while_others_gather() {
     const SEGMENT: usize = SLOT_BYTES_MAX + 1;

@@ -181,12 +181,12 @@ fn kept_segments_lie_in_few_pages() {
     // SAFETY: as above.
     blocks.into_iter().for_each(|block| unsafe { heap.free(block).unwrap() });
     let again = [1, 3, 3].map(|units| heap.allocate(units * UNIT_BYTES, 16).unwrap());
-    // Of a length up to 256 KiB the lowest one stays: the rest of the long one is cut for the next.
-    assert_eq!(again.map(unit_of), [7, 0, 8], "the top one first");
+    // Of a length up to 256 KiB the one that came last waits: the rest of the long one is cut for the next.
+    assert_eq!(again.map(unit_of), [7, 0, 8]);
     // SAFETY: as above.
     again.into_iter().for_each(|block| unsafe { heap.free(block).unwrap() });
     let again = [1, 3, 3, 3].map(|units| heap.allocate(units * UNIT_BYTES, 16).unwrap());
-    assert_eq!(again.map(unit_of), [3, 4, 8, 12], "no place comes back at once");
+    assert_eq!(again.map(unit_of), [3, 0, 4, 12], "8 waits");
     arena.pool.check().unwrap();
 }
 
