@@ -9,11 +9,12 @@ use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
-use swath_pool::{BufferFreeError, Freed};
+use swath_pool::{BufferFreeError, Freed, SLOT_BYTES_MAX};
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::foreign::{Foreign, foreign};
 use crate::process::background;
+use crate::process::begin::process;
 use crate::process::own::{own_front, own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
@@ -24,7 +25,8 @@ use crate::source::chunk::CHUNK_BYTES;
 /// Alignment of every block.
 pub(crate) const ALIGN_BYTES: usize = 16;
 
-/// Allocates `size` bytes, aligned to 16 and not initialised; a size of 0 gets a block too.
+/// Allocates `size` bytes, aligned to 16 and not initialised; a size of 0 gets a block too, in which every access
+/// faults.
 ///
 /// ```
 /// let block = swath_cmt::allocate(100)?;
@@ -44,6 +46,9 @@ pub fn allocate(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
 /// Allocates as [`allocate`]; null is an error.
 #[inline(always)]
 pub(crate) fn allocate_or_null(size: usize) -> *mut u8 {
+    if size > SLOT_BYTES_MAX {
+        return allocate_long(size);
+    }
     match own_front().allocate(size) {
         Some(block) => block.as_ptr(),
         None => allocate_current(size),
@@ -53,6 +58,15 @@ pub(crate) fn allocate_or_null(size: usize) -> *mut u8 {
 #[inline(never)]
 extern "C" fn allocate_current(size: usize) -> *mut u8 {
     match own_heap().and_then(|mut heap| heap.allocate_current(size)) {
+        Some(block) => block.as_ptr(),
+        None => allocate_slow(size),
+    }
+}
+
+/// Takes a segment that the heap has kept, if there is one of this length.
+#[inline(never)]
+extern "C" fn allocate_long(size: usize) -> *mut u8 {
+    match own_front().take_segment(size) {
         Some(block) => block.as_ptr(),
         None => allocate_slow(size),
     }
@@ -77,6 +91,12 @@ pub(crate) fn out_of_memory() -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_any(size: usize, align: usize) -> Option<NonNull<u8>> {
+    if size == 0
+        && align <= ALIGN_BYTES
+        && let Some(block) = process().ok()?.nothing.allocate()
+    {
+        return Some(block);
+    }
     prepare_reserve(size);
     let (block, looks_at_clock) = with_thread(|thread| {
         let block = thread.allocate(size, align).or_else(|| {
@@ -137,6 +157,9 @@ pub fn allocate_aligned(layout: Layout) -> Result<NonNull<u8>, OutOfMemory> {
 /// [`OutOfMemory`].
 #[inline]
 pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
+    if size == 0 {
+        return allocate(0);
+    }
     prepare_reserve(size);
     let (block, zero) = match with_thread(|thread| thread.allocate(size, ALIGN_BYTES)) {
         Some(Some(found)) => found,
@@ -176,6 +199,19 @@ pub unsafe fn resize(block: NonNull<u8>, size: usize) -> Result<NonNull<u8>, Res
     // SAFETY: as the caller says.
     let resized = with_thread(|thread| unsafe { thread.resize(block, size, ALIGN_BYTES) });
     if let Some(Err(ResizeError::Free(error))) = resized {
+        match begun().and_then(|process| process.nothing.look(block)) {
+            Some(Ok(())) => {
+                let moved = allocate(size)?;
+                // SAFETY: as the caller says.
+                unsafe { free(block) };
+                return Ok(moved);
+            }
+            Some(Err(error)) => {
+                report(error.into());
+                return Err(ResizeError::Free(error.into()));
+            }
+            None => {}
+        }
         // SAFETY: as the caller says.
         let others = |foreign: &Foreign| unsafe { (foreign.resize)(block, size) };
         if let Some(moved) = foreign().filter(|_| is_foreign(error)).and_then(others) {
@@ -218,7 +254,7 @@ pub(crate) unsafe fn free_or_null(block: *mut u8) {
 /// # Safety
 /// The thread's front has just said so.
 #[inline(never)]
-unsafe extern "C" fn put_back(block: *mut u8) {
+pub(crate) unsafe extern "C" fn put_back(block: *mut u8) {
     // SAFETY: as the caller says.
     if unsafe { own_front().put_back(block) } {
         settle(block);
@@ -278,6 +314,9 @@ unsafe extern "C" fn free_slow(block: *mut u8) {
 /// # Safety
 /// As for [`free`].
 unsafe fn free_any(block: NonNull<u8>) -> Result<(), FreeError> {
+    if let Some(freed) = begun().and_then(|process| process.nothing.free(block)) {
+        return Ok(freed?);
+    }
     let freed = with_thread(|thread| {
         // SAFETY: as the caller says.
         (unsafe { thread.free(block) }, thread.count_slow_call())

@@ -6,11 +6,15 @@ use core::alloc::Layout;
 use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
 
+use swath_pool::{Freed, SLOT_BYTES_MIN};
+
 use crate::allocate::{
-    allocate_aligned, allocate_or_null, allocate_zeroed, free_or_null, out_of_memory, resize,
+    ALIGN_BYTES, allocate_aligned, allocate_or_null, allocate_zeroed, free_or_null, out_of_memory,
+    put_back, resize,
 };
-use crate::error::ResizeError;
-use crate::process::own::with_thread;
+use crate::error::{FreeError, ResizeError};
+use crate::process::begin::process;
+use crate::process::own::{own_front, with_thread};
 use crate::process::state::begun;
 use crate::report::report;
 
@@ -97,11 +101,33 @@ fn has_canary(block: NonNull<u8>) -> bool {
     begun().is_some_and(|process| process.canary.is_some() && process.pool.contains(address))
 }
 
+/// The bytes that are allocated for an operator. The shortest place is no array's, so that a `delete` of one byte is told
+/// from that of a short text.
+#[inline(always)]
+fn room_for(size: usize, align: usize, origin: Origin) -> usize {
+    const LEAST: usize = SLOT_BYTES_MIN + 1;
+    let is_short = (1..LEAST).contains(&size) && align <= ALIGN_BYTES;
+    if origin == Origin::NewArray && is_short { LEAST } else { size }
+}
+
 /// Allocates for one of C++'s operators: `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM.
-#[inline(never)]
+#[inline(always)]
 #[must_use]
 pub fn new(size: usize, align: usize, origin: Origin) -> *mut c_void {
-    let block = if align <= 16 { malloc(size) } else { aligned_alloc(align, size) };
+    // Blocks with canaries are no front's.
+    if align <= ALIGN_BYTES
+        && let Some(block) = own_front().allocate(room_for(size, align, origin))
+    {
+        return block.as_ptr().cast();
+    }
+    new_slowly(size, align, origin)
+}
+
+#[inline(never)]
+extern "C" fn new_slowly(size: usize, align: usize, origin: Origin) -> *mut c_void {
+    let has_canaries = process().is_ok_and(|process| process.canary.is_some());
+    let bytes = if has_canaries { size } else { room_for(size, align, origin) };
+    let block = if align <= ALIGN_BYTES { malloc(bytes) } else { aligned_alloc(align, bytes) };
     if let Some(made) = NonNull::new(block.cast::<u8>())
         && has_canary(made)
     {
@@ -110,20 +136,64 @@ pub fn new(size: usize, align: usize, origin: Origin) -> *mut c_void {
     block
 }
 
-/// Frees for one of C++'s operators a block that its counterpart made, of `size` bytes if the caller knows; null
-/// is allowed. In the hardened form a block of another operator, or of another size, is reported as a wrong
-/// pointer is.
+/// A free by one of C++'s operators: what it is told of the block.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// The operator's counterpart.
+    pub origin: Origin,
+    /// Length and alignment of the block, if the operator is told them.
+    pub layout: Option<(usize, usize)>,
+    /// Returns true if the program has operators of its own, whose blocks may be longer than they were asked for.
+    pub is_replaced: fn() -> bool,
+}
+
+/// Frees for one of C++'s operators a block that its counterpart made; null is allowed. A block of a length that no
+/// request for the one that is told gets is reported as a wrong pointer is; in the hardened form also a block of
+/// another operator, and of any other length.
 ///
 /// # Safety
 /// As for [`free`].
+#[inline(always)]
+pub unsafe fn delete(block: *mut c_void, told: &Told) {
+    let (front, address) = (own_front(), block.cast());
+    let freed = match told.layout {
+        Some((size, align)) if align <= ALIGN_BYTES => {
+            // SAFETY: as the caller says.
+            unsafe { front.free_sized(address, room_for(size, align, told.origin)) }
+        }
+        Some(_) => Freed::No,
+        // SAFETY: as the caller says.
+        None => unsafe { front.free(address) },
+    };
+    match freed {
+        Freed::Done => {}
+        // SAFETY: the front says so.
+        Freed::Full => unsafe { put_back(address) },
+        // SAFETY: as the caller says, and nothing has changed.
+        Freed::No => unsafe { delete_slowly(address, told) },
+    }
+}
+
+/// # Safety
+/// As for [`delete`].
 #[inline(never)]
-pub unsafe fn delete(block: *mut c_void, origin: Origin, size: Option<usize>) {
-    if let Some(made) = NonNull::new(block.cast::<u8>())
-        && has_canary(made)
-        && let Some(Err(error)) = with_thread(|thread| thread.check_origin(made, origin, size))
+unsafe extern "C" fn delete_slowly(block: *mut u8, told: &Told) {
+    let Some(made) = NonNull::new(block) else { return };
+    let Told { origin, layout, is_replaced } = *told;
+    if has_canary(made) {
+        let size = layout.map(|(size, _)| size);
+        let checked = with_thread(|thread| thread.check_origin(made, origin, size));
+        if let Some(Err(error)) = checked {
+            return report(error);
+        }
+    } else if let (Some((size, align)), Some(process)) = (layout, begun())
+        && [size, room_for(size, align, origin)]
+            .iter()
+            .all(|&size| !process.pool.may_be_of(made, size, align))
+        && !is_replaced()
     {
-        return report(error);
+        return report(FreeError::Mismatched { address: made.addr().get() });
     }
     // SAFETY: as the caller says.
-    unsafe { free(block) };
+    unsafe { free_or_null(block) };
 }

@@ -64,7 +64,8 @@ pub enum FreeError {
         /// The pointer.
         address: usize,
     },
-    /// One of C++'s operators frees what another made, or says another length.
+    /// One of C++'s operators says another length, or frees what another made: this, and lengths that get the same
+    /// place, are looked at with [`canary`](crate::Options::canary).
     #[error("the block at {address:#x} was made by another operator, or with another length")]
     Mismatched {
         /// The pointer.

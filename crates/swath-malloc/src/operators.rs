@@ -1,11 +1,11 @@
 //! C++'s operators `new` and `delete`, by their names in the Itanium C++ ABI: what one makes its counterpart must
-//! free, which the hardened form checks.
+//! free, with its length, which is checked as far as a block's place tells it, and all of it in the hardened form.
 
 use core::ffi::{CStr, c_void};
-use core::mem::transmute;
+use core::mem::{MaybeUninit, transmute};
 use core::ptr;
 
-use swath_cmt::c::{self, Origin};
+use swath_cmt::c::{self, Origin, Told};
 
 /// Calls the C++ library's operator of this name, which calls the program's handler, or throws, as there is no
 /// memory; null where there is no such library.
@@ -26,6 +26,34 @@ unsafe fn refuse(name: &CStr, size: usize, align: usize) -> *mut c_void {
 
 /// Alignment of an operator that is told none.
 const USUAL: usize = 16;
+
+/// Frees a block for the counterpart of `origin`.
+///
+/// # Safety
+/// As for C++'s.
+#[inline(always)]
+unsafe fn delete(block: *mut c_void, origin: Origin, layout: Option<(usize, usize)>) {
+    // SAFETY: as the caller says.
+    unsafe { c::delete(block, &Told { origin, layout, is_replaced }) };
+}
+
+/// Returns true if the program's `operator delete` is not this library's, so that who calls one of its others has made
+/// the block in some way of its own.
+#[cold]
+fn is_replaced() -> bool {
+    // Its address by its name would be the program's, too: in which file a function lies tells.
+    let file_of = |function: *const c_void| {
+        let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: any address may be asked for; the result is zero or was written.
+        unsafe {
+            libc::dladdr(function, info.as_mut_ptr());
+            info.assume_init().dli_fbase
+        }
+    };
+    // SAFETY: a name that ends with a zero.
+    let deletes = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_ZdlPv".as_ptr()) };
+    file_of(deletes) != file_of(is_replaced as fn() -> bool as *const c_void)
+}
 
 macro_rules! operators {
     ($origin:expr, $new:ident $quiet:ident $aligned:ident $aligned_quiet:ident,
@@ -79,7 +107,7 @@ macro_rules! operators {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $delete(block: *mut c_void) {
             // SAFETY: as the caller says.
-            unsafe { c::delete(block, $origin, None) };
+            unsafe { delete(block, $origin, None) };
         }
 
         /// C++'s.
@@ -89,7 +117,7 @@ macro_rules! operators {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $sized(block: *mut c_void, size: usize) {
             // SAFETY: as the caller says.
-            unsafe { c::delete(block, $origin, Some(size)) };
+            unsafe { delete(block, $origin, Some((size, USUAL))) };
         }
 
         /// C++'s.
@@ -99,7 +127,7 @@ macro_rules! operators {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $quietly(block: *mut c_void, _: *const c_void) {
             // SAFETY: as the caller says.
-            unsafe { c::delete(block, $origin, None) };
+            unsafe { delete(block, $origin, None) };
         }
 
         /// C++'s.
@@ -109,7 +137,7 @@ macro_rules! operators {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $of_aligned(block: *mut c_void, _: usize) {
             // SAFETY: as the caller says.
-            unsafe { c::delete(block, $origin, None) };
+            unsafe { delete(block, $origin, None) };
         }
 
         /// C++'s.
@@ -117,9 +145,9 @@ macro_rules! operators {
         /// # Safety
         /// As for C++'s.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $of_aligned_sized(block: *mut c_void, size: usize, _: usize) {
+        unsafe extern "C" fn $of_aligned_sized(block: *mut c_void, size: usize, align: usize) {
             // SAFETY: as the caller says.
-            unsafe { c::delete(block, $origin, Some(size)) };
+            unsafe { delete(block, $origin, Some((size, align))) };
         }
 
         /// C++'s.
@@ -129,7 +157,7 @@ macro_rules! operators {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $of_aligned_quietly(block: *mut c_void, _: usize, _: *const c_void) {
             // SAFETY: as the caller says.
-            unsafe { c::delete(block, $origin, None) };
+            unsafe { delete(block, $origin, None) };
         }
     };
 }

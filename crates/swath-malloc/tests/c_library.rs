@@ -169,3 +169,53 @@ fn no_other_names_are_exported() {
     expected.extend(operators.iter().map(String::as_str));
     assert_eq!(names, expected);
 }
+
+/// Blocks of no bytes, more of them than there are places that fault: each once, and as the C library's to `realloc`
+/// and its kin.
+const NOTHING: &str = r#"
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+enum { BLOCKS = 40000 };
+static char *blocks[BLOCKS];
+static int compare(const void *a, const void *b) {
+    char *one = *(char **)a, *other = *(char **)b;
+    return (one > other) - (one < other);
+}
+int main(void) {
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < BLOCKS; i++) {
+            blocks[i] = i % 3 == 0 ? calloc(i % 2, 0) : i % 3 == 1 ? aligned_alloc(16, 0) : malloc(0);
+            if (!blocks[i] || (size_t)blocks[i] % 16) return 1;
+        }
+        qsort(blocks, BLOCKS, sizeof *blocks, compare);
+        for (int i = 1; i < BLOCKS; i++) if (blocks[i - 1] == blocks[i]) return 2;
+        for (int i = 0; i < BLOCKS; i++) {
+            if (i % 7 == 0) {
+                blocks[i] = realloc(blocks[i], 100 + i);
+                if (!blocks[i] || malloc_usable_size(blocks[i]) < 100 + i) return 3;
+                memset(blocks[i], i, 100 + i);
+            }
+            free(blocks[i]);
+        }
+    }
+    char *block = malloc(0);
+    if (malloc_usable_size(block) != 0) return 4;
+    free(block);
+    puts("end");
+    fflush(stdout);
+    free(block);
+    return 5;
+}
+"#;
+
+#[test]
+fn blocks_of_no_bytes_are_blocks() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = built(directory.path(), "nothing", NOTHING, &[]);
+    let out = preloaded(&program);
+    assert_eq!(out.stdout, b"end\n", "{out:?}");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("swath: free: "), "a double free: {out:?}");
+}

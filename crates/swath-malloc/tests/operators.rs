@@ -1,6 +1,7 @@
 //! C++'s operators of the library: they throw, call the program's handler and keep alignments as the C++
 //! library's do, in the default form and hardened, with several threads.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROGRAM: &str = r#"
@@ -46,23 +47,61 @@ int main() {
 }
 "#;
 
-#[test]
-fn operators_are_those_of_the_language() {
-    let library = std::env::current_exe().expect("this test").with_file_name("libswath_malloc.so");
-    let room = tempfile::tempdir().expect("a folder");
-    let (source, program) = (room.path().join("new.cc"), room.path().join("new"));
-    std::fs::write(&source, PROGRAM).expect("written");
+/// Operators of a program's own for single blocks, which make them longer and leave the sized ones to the library.
+const OWN: &str = r#"
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+struct Narrow { char it[16]; };
+struct Wide { char it[40000]; };
+void *operator new(size_t bytes) { return malloc(bytes + 70000); }
+void operator delete(void *block) noexcept { free(block); }
+int main() {
+    Narrow *volatile narrow = new Narrow;
+    delete narrow;
+    Wide *volatile wide = new Wide;
+    delete wide;
+    puts("end");
+}
+"#;
+
+/// Builds a program, if there is a compiler for it.
+fn built(room: &Path, source: &str) -> Option<PathBuf> {
+    let (file, program) = (room.join("new.cc"), room.join("new"));
+    std::fs::write(&file, source).expect("written");
     let compile = Command::new("c++")
         .args(["-std=c++17", "-O1", "-w", "-pthread"])
-        .arg(&source)
+        .arg(&file)
         .arg("-o")
         .arg(&program)
         .output();
     let Ok(built) = compile else {
         println!("skipped: c++ is not here");
-        return;
+        return None;
     };
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(program)
+}
+
+fn library() -> PathBuf {
+    std::env::current_exe().expect("this test").with_file_name("libswath_malloc.so")
+}
+
+/// What it makes may be longer than what it says when it deletes it.
+#[test]
+fn a_program_has_operators_of_its_own() {
+    let room = tempfile::tempdir().expect("a folder");
+    let Some(program) = built(room.path(), OWN) else { return };
+    let out = Command::new(program).env("LD_PRELOAD", library()).output().expect("it runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!((out.stdout.as_slice(), out.stderr.as_slice()), (&b"end\n"[..], &b""[..]));
+}
+
+#[test]
+fn operators_are_those_of_the_language() {
+    let library = library();
+    let room = tempfile::tempdir().expect("a folder");
+    let Some(program) = built(room.path(), PROGRAM) else { return };
     let run = |variables: &[(&str, &str)]| {
         let out = Command::new(&program).envs(variables.iter().copied()).output().expect("it runs");
         assert!(out.status.success(), "{variables:?}: {}", String::from_utf8_lossy(&out.stderr));

@@ -496,3 +496,37 @@ fn a_kept_segment_is_gathered_while_its_heap_takes_it() {
         checked.expect_empty();
     });
 }
+
+/// A heap takes one of two kept units and keeps it again, which moves the other from the pocket to the stack, while a
+/// purge gathers both and another heap wants all units there are: as above. It does so once: of a word that was written
+/// more than seven times the checker gives values that are not its own any more.
+#[test]
+fn a_segment_comes_back_late_while_others_gather() {
+    const SEGMENT: usize = SLOT_BYTES_MAX + 1;
+    explore(Some(2), || {
+        let checked = Checked::new(3, 2, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let blocks = [(); 2].map(|()| heap.allocate(SEGMENT, 16).unwrap());
+        // SAFETY: not used after.
+        blocks.into_iter().for_each(|block| unsafe { heap.free(block).unwrap() });
+        assert_eq!(checked.pool().stats().cached_bytes, 2 * UNIT_BYTES as u64);
+        let other = Arc::clone(&checked);
+        let taker = thread::spawn(move || {
+            let mut heap = other.pool().attach().unwrap();
+            let all = heap.allocate(3 * UNIT_BYTES, 16).map(Sent);
+            if let Ok(all) = all {
+                // SAFETY: not used after.
+                unsafe { heap.free(all.0).unwrap() };
+            }
+            other.pool().purge_all();
+        });
+        if let Ok(again) = heap.allocate(SEGMENT, 16) {
+            // SAFETY: not used after.
+            unsafe { heap.free(again).unwrap() };
+        }
+        taker.join().unwrap();
+        checked.pool().check().unwrap();
+        drop(heap);
+        checked.expect_empty();
+    });
+}

@@ -20,6 +20,7 @@ use crate::physical::page_map;
 use crate::process::canary::Canary;
 use crate::process::exit::thread_ends;
 use crate::process::fork::{before_fork, in_child, in_parent};
+use crate::process::nothing::Nothing;
 use crate::process::state::{Process, begun, publish};
 use crate::reserve::grow::grow;
 use crate::source::backing::Backing;
@@ -174,6 +175,7 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<Process> {
     Some(Process {
         pool,
         options,
+        nothing: Nothing::before(base.addr()),
         canary,
         physical,
         key,

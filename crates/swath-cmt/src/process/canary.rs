@@ -27,6 +27,7 @@ const FILLED_MAX: usize = 64;
 
 /// The function that made a block, which its counterpart must free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum Origin {
     /// `malloc` and its kin.
     Malloc,

@@ -12,6 +12,7 @@ pub(crate) mod begin;
 pub(crate) mod canary;
 pub(crate) mod exit;
 pub(crate) mod fork;
+pub(crate) mod nothing;
 pub(crate) mod own;
 pub(crate) mod state;
 pub(crate) mod thread;

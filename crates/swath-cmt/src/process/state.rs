@@ -12,6 +12,7 @@ use swath_pool::BufferFreeError;
 use crate::lock::Futex;
 use crate::options::Options;
 use crate::process::canary::Canary;
+use crate::process::nothing::Nothing;
 use crate::process::thread::{Local, Pool, Thread};
 use crate::source::backing::Backing;
 use crate::source::mend::{Mending, mend_all};
@@ -20,6 +21,8 @@ use crate::source::mend::{Mending, mend_all};
 pub(crate) struct Process {
     pub(crate) pool: Pool,
     pub(crate) options: Options,
+    /// Blocks of no bytes.
+    pub(crate) nothing: Nothing,
     /// The key of the canaries, if blocks have them.
     pub(crate) canary: Option<Canary>,
     /// True if physical addresses are known.
@@ -128,6 +131,9 @@ impl Process {
 
     /// Returns the bytes that the user of a block in use has.
     pub(crate) fn usable_size(&self, block: NonNull<u8>) -> Result<usize, BufferFreeError> {
+        if let Some(found) = self.nothing.look(block) {
+            return found.map(|()| 0);
+        }
         let len_bytes = self.pool.usable_size(block)?;
         let Some(canary) = self.canary else { return Ok(len_bytes) };
         // SAFETY: a block in use, as the pool says.

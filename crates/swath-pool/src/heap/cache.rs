@@ -35,6 +35,9 @@ const _: () = assert!(cfg!(loom) || CACHE_BYTES >= (1 << u16::BITS) - 1 + 2 * EN
 /// Bins, of which only the first ones have a class: any byte is the number of one.
 const BINS: usize = 1 << u8::BITS;
 
+/// The bin of requests for no bytes: it is no class's, and has no owner and no entry.
+const NOTHING: usize = BINS - 1;
+
 /// Says that a cache is full.
 const FULL: u64 = u64::MAX;
 
@@ -81,7 +84,8 @@ fn place(class: usize, index: usize) -> u16 {
 /// The classes of requests by their granules: so that what no flipped bit may change lies in no heap.
 static SHORT: [u8; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
     let mut table = [0; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1];
-    let mut granules = 0;
+    table[0] = NOTHING as u8;
+    let mut granules = 1;
     while granules < table.len() {
         table[granules] = class_of(granules * SLOT_BYTES_MIN) as u8;
         granules += 1;
@@ -89,7 +93,8 @@ static SHORT: [u8; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
     table
 };
 
-/// The class of a request for `size` bytes at a multiple of 16, if slots are so long.
+/// The class of a request for `size` bytes at a multiple of 16, if slots are so long. Of one for no bytes it is the
+/// number of a bin without a class: its cache is empty always.
 #[inline(always)]
 pub(crate) fn short_class(size: usize) -> Option<u8> {
     if size > SLOT_BYTES_MAX { None } else { Some(SHORT[size.div_ceil(SLOT_BYTES_MIN)]) }
@@ -244,6 +249,18 @@ impl Caches {
         len != 0
     }
 
+    /// Puts the top entry below the next one, if there is one, so that the slot that was just freed is not the next
+    /// to be handed out.
+    pub(crate) fn bury(&self, class: usize) {
+        if let Some(len) = self.len(class)
+            && len >= 2
+        {
+            let [top, next] = [len - 1, len - 2].map(|index| self.get(class, index));
+            self.set(class, len - 2, top);
+            self.set(class, len - 1, next);
+        }
+    }
+
     fn set_len(&self, class: usize, len: usize) {
         let top = PLACES[class].below + (len * ENTRY_BYTES) as u16;
         self.set_top(class as u8, top);
@@ -366,7 +383,8 @@ mod tests {
 
     #[test]
     fn requests_have_the_class_of_their_granules() {
-        for size in 0..=SLOT_BYTES_MAX {
+        assert!(short_class(0).is_some_and(|class| usize::from(class) >= CLASSES));
+        for size in 1..=SLOT_BYTES_MAX {
             let class = class_of(size.next_multiple_of(SLOT_BYTES_MIN)) as u8;
             assert_eq!(short_class(size), Some(class), "{size} bytes");
             assert!(LAYOUTS[usize::from(class)].size as usize >= size, "{size} bytes");
@@ -434,6 +452,24 @@ mod tests {
                 caches.mark(class, index, if high { FULL } else { 0 });
             }
             assert!(caches.is_marked(class));
+        }
+    }
+
+    #[test]
+    fn a_buried_entry_comes_second() {
+        let caches = begun();
+        for (class, len) in (0..4).map(|len| (len * 9, len)) {
+            (1..=len).for_each(|granule| assert!(caches.push(class as u8, slot(granule))));
+            caches.bury(class);
+            let mut left: Vec<usize> = (1..=len).rev().collect();
+            if len >= 2 {
+                left.swap(0, 1);
+            }
+            for granule in left {
+                assert_eq!(top(&caches, class), Some(slot(granule)), "class {class}");
+                caches.pop(class as u8);
+            }
+            assert_eq!((top(&caches, class), caches.len(class)), (None, Some(0)));
         }
     }
 

@@ -10,7 +10,7 @@ use crate::heap::cache::{CachedSlot, short_class};
 use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::UNIT_GRANULES_SHIFT;
+use crate::superblock::class::{UNIT_BYTES, UNIT_GRANULES_SHIFT};
 use crate::superblock::owner::Owner;
 
 /// The caches of a heap, without the rest of it: serves what they have, and takes what they have room for.
@@ -49,7 +49,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         unsafe { self.slot.as_ref() }
     }
 
-    /// Allocates `size` bytes at a multiple of 16, if the size is short and the cache of its
+    /// Allocates `size` bytes at a multiple of 16, if the size is short but not 0, and the cache of its
     /// class has a slot: 25 instructions. Else nothing has changed.
     #[inline(always)]
     pub fn allocate(self, size: usize) -> Option<NonNull<u8>> {
@@ -75,6 +75,20 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         Some(unsafe { NonNull::new_unchecked(block) })
     }
 
+    /// Allocates `size` bytes, more than the longest slot's, at a multiple of 16: a segment that the heap has kept, if
+    /// there is one of that length. Else nothing has changed.
+    #[inline(always)]
+    #[must_use]
+    pub fn take_segment(self, size: usize) -> Option<NonNull<u8>> {
+        // None of those with guards was kept.
+        let units = size.div_ceil(UNIT_BYTES);
+        let first = self.slot().kept.short.take(units)?;
+        // SAFETY: a heap that has kept something is one of a pool.
+        let pool = unsafe { &*self.pool };
+        pool.superblocks().get(first as usize)?.begin_segment(units as u32);
+        Some(pool.unit_start(first))
+    }
+
     /// Frees `block`, if it is a block in use of one of the heap's superblocks that has no returned slots to
     /// collect: 33 instructions. Any pointer may be tried.
     ///
@@ -82,6 +96,24 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     /// The block is not used after, if it was freed.
     #[inline(always)]
     pub unsafe fn free(self, block: *mut u8) -> Freed {
+        // SAFETY: as the caller says.
+        unsafe { self.free_if(block, |_| true) }
+    }
+
+    /// Frees `block` as [`free`](Self::free) does, if it is as long as a request for `size` bytes gets.
+    ///
+    /// # Safety
+    /// As for [`free`](Self::free).
+    #[inline(always)]
+    pub unsafe fn free_sized(self, block: *mut u8, size: usize) -> Freed {
+        // SAFETY: as the caller says.
+        unsafe { self.free_if(block, |class| short_class(size) == Some(class)) }
+    }
+
+    /// # Safety
+    /// As for [`free`](Self::free).
+    #[inline(always)]
+    unsafe fn free_if(self, block: *mut u8, is_of: impl FnOnce(u8) -> bool) -> Freed {
         // SAFETY: as for `take`.
         let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
         // SAFETY: as above; memory that is zero has no granules.
@@ -89,7 +121,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         let Some(superblock) = superblock else { return Freed::No };
         let front = superblock.front();
         let class = Owner(front as u32).class();
-        if front != self.slot().caches.owner(class) {
+        if front != self.slot().caches.owner(class) || !is_of(class) {
             return Freed::No;
         }
         // SAFETY: the granule lies in the arena: its unit has a record.

@@ -133,7 +133,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     }
 
     #[inline(always)]
-    fn front(&self) -> Front<'p, 'm, L, S> {
+    pub(crate) fn front(&self) -> Front<'p, 'm, L, S> {
         // SAFETY: the slot is this heap's, of this pool.
         unsafe { Front::new(self.pool, NonNull::from(self.slot)) }
     }
@@ -175,13 +175,14 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.allocate(size, align).map(|block| (block, false))
     }
 
-    /// Allocates `size` bytes at a multiple of 16, if the cache or the current superblock of their
+    /// Allocates `size` bytes at a multiple of 16, but not 0, if the cache or the current superblock of their
     /// class has a slot, or the heap has kept a segment of that length. Else nothing has changed.
     #[inline(always)]
     pub fn allocate_current(&mut self, size: usize) -> Option<NonNull<u8>> {
         match short_class(size) {
-            Some(class) => self.take_or_refill(class.into()),
-            None => self.take_short_segment(size),
+            Some(class) if size != 0 => self.take_or_refill(class.into()),
+            Some(_) => None,
+            None => self.front().take_segment(size),
         }
     }
 
@@ -331,8 +332,52 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     #[inline(never)]
     unsafe fn free_slowly(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
-        let address = block.addr().get();
-        if self.free_found(address) { Ok(()) } else { self.free_other(address) }
+        let cached = self.pool.cached_slot(block.addr().get());
+        let unit = cached.granule >> UNIT_GRANULES_SHIFT;
+        match self.pool.superblocks().get(unit) {
+            Some(superblock) if superblock.owner().is_superblock() => {
+                self.free_of(unit as u32, superblock, cached)
+            }
+            Some(superblock) => self.free_long(superblock, cached),
+            None => self.free_elsewhere(cached),
+        }
+    }
+
+    /// Frees a short segment that begins in the unit of this record, or what lies elsewhere.
+    #[inline(never)]
+    fn free_long(
+        &mut self,
+        superblock: &Superblock,
+        cached: CachedSlot,
+    ) -> Result<(), BufferFreeError> {
+        if self.keep_short_segment_of(cached.granule, superblock) {
+            return Ok(());
+        }
+        self.free_elsewhere(cached)
+    }
+
+    /// Frees a slot that begins in its superblock's first unit.
+    #[inline(never)]
+    fn free_of(
+        &mut self,
+        index: u32,
+        superblock: &Superblock,
+        cached: CachedSlot,
+    ) -> Result<(), BufferFreeError> {
+        if self.free_slot(index, superblock, cached) {
+            Ok(())
+        } else {
+            self.free_other(cached.address)
+        }
+    }
+
+    #[inline(never)]
+    fn free_elsewhere(&mut self, cached: CachedSlot) -> Result<(), BufferFreeError> {
+        let freed = match self.pool.first_of(cached.granule) {
+            Some((index, superblock)) => self.free_slot(index, superblock, cached),
+            None => self.keep_short_segment(cached.granule),
+        };
+        if freed { Ok(()) } else { self.free_other(cached.address) }
     }
 
     /// Frees `block` and returns true, if it is a block in use of a superblock. Else nothing has changed. Any
@@ -347,15 +392,6 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         found.is_some_and(|(index, superblock)| self.free_slot(index, superblock, cached))
     }
 
-    #[inline(always)]
-    fn free_found(&self, address: usize) -> bool {
-        let cached = self.pool.cached_slot(address);
-        match self.pool.first_of(cached.granule) {
-            Some((index, superblock)) => self.free_slot(index, superblock, cached),
-            None => self.keep_short_segment(cached.granule),
-        }
-    }
-
     /// Frees a slot of superblock `index`, and returns true, if one in use begins there.
     #[inline(always)]
     fn free_slot(&self, index: u32, superblock: &Superblock, cached: CachedSlot) -> bool {
@@ -364,7 +400,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if u64::from(owner.0) != self.slot.caches.owner(owner.class()) {
             return self.pool.free_remote(index, superblock, cached.granule);
         }
-        let position = self.pool.position(index, cached.granule);
+        let first = (index as usize) << UNIT_GRANULES_SHIFT;
+        let position = superblock.position(cached.granule.wrapping_sub(first));
         if superblock.queued() == 0 {
             // A return that was collected before it ended closed it.
             self.pool.open_front(index);

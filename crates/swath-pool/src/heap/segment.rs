@@ -49,7 +49,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 
     /// Returns the units of a segment for `size` bytes, with its guard.
-    fn units_for(&self, size: usize) -> Option<u32> {
+    pub(crate) fn units_for(&self, size: usize) -> Option<u32> {
         let units = u32::try_from(size.max(1).div_ceil(UNIT_BYTES)).ok()?;
         units.checked_add(self.guard_units())
     }
@@ -186,7 +186,7 @@ impl<'m, L: RawMutex, S: SegmentSource> LocalHeap<'_, 'm, L, S> {
         align: usize,
     ) -> Option<(NonNull<u8>, bool)> {
         if align <= UNIT_BYTES
-            && let Some(block) = self.take_short_segment(size)
+            && let Some(block) = self.front().take_segment(size)
         {
             return Some((block, false));
         }
@@ -203,32 +203,22 @@ impl<'m, L: RawMutex, S: SegmentSource> LocalHeap<'_, 'm, L, S> {
         pool.allocate_segment(size, align)
     }
 
-    /// Takes a short segment for `size` bytes of those that the heap kept.
+    /// Ends the segment that begins at `granule`, in the unit of this record, keeps its units and returns true, if it
+    /// is a short one for which there is room, and `now` says so. Else nothing has changed; any granule may be tried.
     #[inline(always)]
-    pub(crate) fn take_short_segment(&self, size: usize) -> Option<NonNull<u8>> {
-        let pool = self.pool();
-        // None of those with guards was kept.
-        let units = u32::try_from(size.div_ceil(UNIT_BYTES)).ok()?;
-        let first = self.slot.kept.short.take(units)?;
-        pool.superblocks().get(first as usize)?.begin_segment(units);
-        Some(pool.unit_start(first))
-    }
-
-    /// Returns the segment that begins at `granule`, with its first unit, if the heap may keep its units; any
-    /// granule may be tried.
-    #[inline(always)]
-    fn short_segment(&self, granule: usize) -> Option<(u32, &'m Superblock)> {
-        let pool = self.pool();
-        let first = granule >> UNIT_GRANULES_SHIFT;
-        let superblock = pool.superblocks().get(first)?;
+    fn keep_short_if(
+        &self,
+        granule: usize,
+        superblock: &Superblock,
+        now: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some(state) = superblock.segment_state() else { return false };
         let begins = granule.is_multiple_of(1 << UNIT_GRANULES_SHIFT);
-        let is_one = begins && superblock.owner() == Owner::SEGMENT && pool.guard_units() == 0;
-        is_one.then_some((first as u32, superblock))
-    }
-
-    #[inline(always)]
-    fn keep_short(&self, first: u32, superblock: &Superblock) -> bool {
-        let end = || superblock.end_segment_now().then_some(first);
+        if !begins || self.pool().guard_units() != 0 || !now() {
+            return false;
+        }
+        let first = (granule >> UNIT_GRANULES_SHIFT) as u32;
+        let end = || superblock.end_segment_in(state).then_some(first);
         let units = superblock.segment_units();
         units.is_some_and(|units| self.slot.kept.short.keep(units, end))
     }
@@ -241,18 +231,25 @@ impl<'m, L: RawMutex, S: SegmentSource> LocalHeap<'_, 'm, L, S> {
     /// As for [`Front::free`](crate::Front::free).
     #[inline(always)]
     pub unsafe fn free_short_segment(&mut self, block: *mut u8) -> bool {
-        let found = self.short_segment(self.pool().cached_slot(block.addr()).granule);
-        found.is_some_and(|(first, superblock)| {
-            self.slot.kept.short.is_quick() && self.keep_short(first, superblock)
+        let granule = self.pool().cached_slot(block.addr()).granule;
+        let superblock = self.pool().superblocks().get(granule >> UNIT_GRANULES_SHIFT);
+        superblock.is_some_and(|superblock| {
+            self.keep_short_if(granule, superblock, || self.slot.kept.short.is_quick())
         })
     }
 
-    /// Ends the segment that begins at `granule`, keeps its units and returns true, if it is a short one for
-    /// which there is room. Else nothing has changed; any granule may be tried.
+    /// Keeps the units of a segment as [`free_short_segment`](Self::free_short_segment) does, of each.
+    #[inline(always)]
+    pub(crate) fn keep_short_segment_of(&self, granule: usize, superblock: &Superblock) -> bool {
+        self.keep_short_if(granule, superblock, || true)
+    }
+
+    /// As [`keep_short_segment_of`](Self::keep_short_segment_of), after a count of what was gathered.
     pub(crate) fn keep_short_segment(&self, granule: usize) -> bool {
-        self.short_segment(granule).is_some_and(|(first, superblock)| {
-            self.keep_short(first, superblock)
-                || (self.slot.kept.short.count() && self.keep_short(first, superblock))
+        let superblock = self.pool().superblocks().get(granule >> UNIT_GRANULES_SHIFT);
+        superblock.is_some_and(|superblock| {
+            self.keep_short_segment_of(granule, superblock)
+                || (self.slot.kept.short.count() && self.keep_short_segment_of(granule, superblock))
         })
     }
 
@@ -314,12 +311,19 @@ impl<'m, L: RawMutex, S: SegmentSource> LocalHeap<'_, 'm, L, S> {
         if unsafe { self.resize_in_place(block, size, align)? } {
             return Ok(block);
         }
-        let old = self.pool().usable_size(block)?;
+        let pool = self.pool();
+        let old = pool.usable_size(block)?;
         let moved = self.allocate(size, align)?;
         // SAFETY: both are blocks in use, different ones, and at least so long.
         unsafe { block.copy_to_nonoverlapping(moved, old.min(size)) };
         // SAFETY: the caller uses it no more. It was in use a moment ago.
         unsafe { self.free(block)? };
+        // Who still writes to the old place meets no other's block so soon.
+        if let Some((_, superblock)) = pool.first_of(pool.cached_slot(block.addr().get()).granule)
+            && self.owns(superblock)
+        {
+            self.slot.caches.bury(superblock.owner().class().into());
+        }
         Ok(moved)
     }
 }

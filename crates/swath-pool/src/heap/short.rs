@@ -1,11 +1,15 @@
 //! Short segments that a heap keeps after their free, by their length: the next one of that length is taken
 //! without a lock or a search.
 //!
-//! A stack of runs for each length. Only the heap's thread adds runs; a thread that gathers memory takes them
+//! A stack of runs for each length, and beside it a pocket: of the shorter lengths the run that comes goes there, and the
+//! one before it onto the stack, from which all are taken. So who frees a segment twice, or uses it after, does not meet
+//! the next one's block.
+//! Only the heap's thread adds runs; a thread that gathers memory takes them
 //! all out, and the heap finds the words empty:
 //!
 //! ```text
 //!   owner: keep ──► store into the word above the top      take ──► swap the top with 0
+//!          (of the shorter ones: swap with the pocket, and store that)
 //!   others:                                              gather ──► swap all with 0
 //! ```
 //!
@@ -20,8 +24,12 @@ use crate::superblock::atomic::{Shared32, Shared64};
 
 /// Units of the longest segment that is kept here: 1 MiB.
 const LENGTHS: usize = if cfg!(loom) { 2 } else { 16 };
-/// Runs of one length.
-const RUNS: usize = if cfg!(loom) { 2 } else { 32 };
+/// Units of the longest segment whose place is not handed out again before another's: 256 KiB.
+const LATE: u32 = if cfg!(loom) { 1 } else { 4 };
+/// Runs of one length on its stack.
+const RUNS: usize = if cfg!(loom) { 2 } else { 31 };
+/// The word of a length's pocket.
+const POCKET: usize = RUNS;
 /// Units of all runs, 4 MiB.
 const UNITS_MAX: u32 = 64;
 
@@ -29,7 +37,7 @@ const UNITS_MAX: u32 = 64;
 ///
 /// Invariants: as of [`Kept`](crate::heap::kept::Kept), but that neighbours are not joined.
 pub(crate) struct ShortRuns {
-    words: [[Shared64; RUNS]; LENGTHS],
+    words: [[Shared64; RUNS + 1]; LENGTHS],
     /// Places below which words may be filled, for each length.
     tops: [AtomicU8; LENGTHS],
     /// Units of all runs; more than there are once some were gathered.
@@ -86,14 +94,14 @@ impl ShortRuns {
         held.filter_map(|(word, units)| Some(Run { first: first(word.swap(0, AcqRel))?, units }))
     }
 
-    /// As the owner: takes the run of so many units that came last.
+    /// As the owner: takes the top run of so many units.
     #[inline(always)]
-    pub(crate) fn take(&self, units: u32) -> Option<u32> {
-        let length = (units as usize).wrapping_sub(1);
+    pub(crate) fn take(&self, units: usize) -> Option<u32> {
+        let length = units.wrapping_sub(1);
         let (words, top) = (self.words.get(length)?, self.tops.get(length)?);
         let below = top.load(Relaxed).checked_sub(1)?;
         top.store(below, Relaxed);
-        self.held.store(self.held.load(Relaxed).wrapping_sub(units), Relaxed);
+        self.held.store(self.held.load(Relaxed).wrapping_sub(units as u32), Relaxed);
         // Gathered meanwhile, perhaps.
         first(words.get(usize::from(below))?.swap(0, AcqRel))
     }
@@ -115,15 +123,23 @@ impl ShortRuns {
             return false;
         };
         let place = top.load(Relaxed);
-        let Some(empty) = words.get(usize::from(place)) else { return false };
+        let stack = words.get(..RUNS).unwrap_or_default();
+        let Some(empty) = stack.get(usize::from(place)) else { return false };
         let held = self.held.load(Relaxed).wrapping_add(units);
         if empty.load(Relaxed) != 0 || held > UNITS_MAX {
             return false;
         }
         let Some(first) = end() else { return false };
-        empty.store(word(first), Release);
-        top.store(place.wrapping_add(1), Relaxed);
         self.held.store(held, Relaxed);
+        let mut run = word(first);
+        if units <= LATE {
+            run = words[POCKET].swap(run, AcqRel);
+            if run == 0 {
+                return true;
+            }
+        }
+        empty.store(run, Release);
+        top.store(place.wrapping_add(1), Relaxed);
         true
     }
 
@@ -137,7 +153,7 @@ impl ShortRuns {
         // Before the words are read: what is taken later is said later, too.
         self.gathered.swap(0, AcqRel);
         for (words, top) in self.words.iter().zip(&self.tops) {
-            let filled = words.iter().rposition(|word| word.load(Relaxed) != 0);
+            let filled = words[..RUNS].iter().rposition(|word| word.load(Relaxed) != 0);
             top.store(filled.map_or(0, |place| place as u8 + 1), Relaxed);
         }
         self.held.store(self.filled().map(|(_, units)| units).sum(), Relaxed);
@@ -153,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_of_a_length_comes_first_until_all_are_gathered() {
+    fn the_last_of_a_length_comes_first_or_second_until_all_are_gathered() {
         let short = ShortRuns::new();
         let keep = |first, units| {
             let keeps = || short.keep(units, || Some(first));
@@ -162,14 +178,37 @@ mod tests {
         assert!((0..32).all(|run| keep(run, 1)) && !keep(32, 1), "thirty-two of a length");
         assert!((0..2).all(|run| keep(100 + 16 * run, 16)) && !keep(200, 16), "4 MiB in all");
         assert!(!keep(300, 17) && !keep(300, 0), "no such length");
-        assert_eq!((short.take(1), short.take(16)), (Some(31), Some(116)));
+        assert_eq!((short.take(1), short.take(16)), (Some(30), Some(116)), "31 came last");
+        assert_eq!((short.take(1), short.take(1)), (Some(29), Some(28)));
+        assert!(keep(28, 1) && keep(29, 1) && keep(30, 1));
         assert_eq!((short.take(2), short.take(0), short.take(17)), (None, None, None));
         let all: Vec<Run> = short.gather().collect();
-        assert_eq!((all.len(), short.runs().count()), (32, 0));
+        assert_eq!((all.len(), short.runs().count()), (33, 0));
         assert_eq!(short.take(1), None);
-        assert!(keep(7, 1), "above the empty ones");
+        assert!(keep(7, 1) && keep(8, 1), "above the empty ones");
         assert!((0..3).all(|run| keep(16 * run, 16)), "counted anew");
-        assert_eq!((short.take(1), short.take(1)), (Some(7), None));
+        assert_eq!((short.take(1), short.take(1)), (Some(7), None), "8 came last");
+        assert_eq!(short.gather().count(), 4);
+    }
+
+    /// Of each length up to `LATE` the run that came last is not the next to be handed out, and of longer ones it is.
+    #[test]
+    fn a_shorter_run_comes_back_late() {
+        for units in 1..=LENGTHS as u32 {
+            let short = ShortRuns::new();
+            assert!(short.keep(units, || Some(1)));
+            assert_eq!(short.take(units as usize), (units > LATE).then_some(1), "{units} units");
+            let rest = short.gather().count();
+            assert_eq!(rest, usize::from(units <= LATE));
+            assert!(
+                short.count() && short.keep(units, || Some(2)) && short.keep(units, || Some(3))
+            );
+            assert_eq!(
+                short.take(units as usize),
+                Some(if units > LATE { 3 } else { 2 }),
+                "{units} units"
+            );
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::pool::global::Global;
 use crate::pool::storage::{Storage, dirty_words};
 use crate::source::segment_source::{MakeUsable, SegmentSource};
 use crate::superblock::class::{
-    GRANULE_SHIFT, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT, slot_bytes,
+    GRANULE_SHIFT, SLOT_BYTES_MIN, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT, class_for,
+    slot_bytes,
 };
 use crate::superblock::list::ReturnList;
 use crate::superblock::live::LiveBits;
@@ -408,6 +409,23 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             return Err(BufferFreeError::NotAllocated { address });
         }
         Ok(slot_bytes(class))
+    }
+
+    /// Returns false if a slot or a segment lies at `block` that is not as long as a request for `size` bytes at a
+    /// multiple of `align` gets. Any pointer may be tried.
+    #[must_use]
+    pub fn may_be_of(&self, block: NonNull<u8>, size: usize, align: usize) -> bool {
+        match self.find(block.addr().get()) {
+            // Without room for a superblock a long slot's request got a segment.
+            Ok((index, Found::Segment)) => {
+                let units = self.superblocks()[index as usize].segment_units();
+                units.is_none_or(|units| self.units_for(size) == Some(units))
+            }
+            Ok((_, Found::Slot(class))) => {
+                class_for(size, align.max(SLOT_BYTES_MIN)) == Some(class)
+            }
+            Err(_) => true,
+        }
     }
 
     /// Returns the place of a block in use.

@@ -50,8 +50,7 @@ impl<'m> LiveBits<'m> {
 
     #[inline(always)]
     pub(crate) fn has(self, granule: usize) -> bool {
-        let word = self.word(granule).map_or(0, |word| word.load(Relaxed));
-        word >> (granule % 64) & 1 != 0
+        self.word(granule).is_some_and(|word| word.load(Relaxed) >> (granule % 64) & 1 != 0)
     }
 
     /// Sets a granule's bit, as the owner.

@@ -196,12 +196,23 @@ impl Superblock {
 
     /// Ends the segment that begins here, and returns true; false also where another thread changes the record
     /// meanwhile.
+    fn end_segment_now(&self) -> bool {
+        self.segment_state().is_some_and(|state| self.end_segment_in(state))
+    }
+
+    /// The state of the record, if a segment begins here.
     #[inline(always)]
-    pub(crate) fn end_segment_now(&self) -> bool {
+    pub(crate) fn segment_state(&self) -> Option<u64> {
         let state = self.state.load(Relaxed);
+        (Owner(state as u32) == Owner::SEGMENT).then_some(state)
+    }
+
+    /// Ends the segment that begins here by its [state](Self::segment_state), and returns true, if that is still the
+    /// record's.
+    #[inline(always)]
+    pub(crate) fn end_segment_in(&self, state: u64) -> bool {
         let ended = state ^ u64::from(Owner::SEGMENT.0);
-        Owner(state as u32) == Owner::SEGMENT
-            && self.state.compare_exchange(state, ended, AcqRel, Relaxed).is_ok()
+        self.state.compare_exchange(state, ended, AcqRel, Relaxed).is_ok()
     }
 
     /// The units of the segment that begins here, if the record is whole.
