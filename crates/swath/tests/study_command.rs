@@ -34,11 +34,11 @@ fn plan(study: &str) -> &'static str {
 fn the_list_is_text_or_json() {
     let room = tempfile::tempdir().unwrap();
     let (code, text, _) = run(room.path(), &["study", "--list"]);
-    assert_eq!((code, text.lines().count()), (Some(0), 36));
+    assert_eq!((code, text.lines().count()), (Some(0), 37));
     let (code, json, _) = run(room.path(), &["study", "--list", "--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let studies = json["studies"].as_array().unwrap();
-    assert_eq!((code, studies.len()), (Some(0), 36));
+    assert_eq!((code, studies.len()), (Some(0), 37));
     for (line, study) in text.lines().zip(studies) {
         assert!(line.starts_with(study["study"].as_str().unwrap()), "{line}");
         assert!(study["paper"].as_str().is_some_and(|key| !key.is_empty()), "{study}");
