@@ -30,11 +30,14 @@ pub(crate) fn keep(metadata: &Metadata, reports: &[PathBuf]) -> Result<()> {
             }
             let results = read(&path)?;
             ensure!(results["quick"] == false, "{}: not a full form", path.display());
-            studies.push((word(&results, "study")?.to_owned(), folder, results));
+            let host = folder.join("host.json");
+            let host = host.is_file().then(|| read(&host)).transpose()?;
+            let claims = claims_of(&results, host.as_ref());
+            studies.push((word(&results, "study")?.to_owned(), folder, claims));
         }
         ensure!(studies.len() > before, "{}: no study's results", report.display());
     }
-    for (name, from, results) in &studies {
+    for (name, from, claims) in &studies {
         let to = room.join(name);
         if to.exists() {
             fs::remove_dir_all(&to)?;
@@ -45,7 +48,7 @@ pub(crate) fn keep(metadata: &Metadata, reports: &[PathBuf]) -> Result<()> {
                 fs::copy(&file, to.join(file.file_name().context("a file without a name")?))?;
             }
         }
-        fs::write(to.join("claims.json"), format!("{:#}\n", claims_of(results)))?;
+        fs::write(to.join("claims.json"), format!("{claims:#}\n"))?;
     }
     let page = page(&all_claims(&room)?)?;
     fs::write(room.join(PAGE), page)?;
@@ -89,21 +92,25 @@ fn entries(of: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn claims_of(results: &Value) -> Value {
+/// A study's claims with what they need beside themselves, those of the machine that ran it among them.
+fn claims_of(results: &Value, host: Option<&Value>) -> Value {
     let mut kept = json!({});
     for key in KEPT {
         if !results[key].is_null() {
             kept[key] = results[key].clone();
         }
     }
-    let mut claims = results["claims"].clone();
-    for claim in claims.as_array_mut().into_iter().flatten() {
-        // Where in the tables a figure stands, at length: the report has it.
-        if let Some(claim) = claim.as_object_mut() {
-            claim.remove("source");
-        }
+    let of = |from: &Value| from["claims"].as_array().cloned().unwrap_or_default();
+    let mut claims = of(results);
+    if let Some(host) = host {
+        kept["host"] = host["host"].clone();
+        claims.extend(of(host));
     }
-    kept["claims"] = claims;
+    for claim in claims.iter_mut().filter_map(Value::as_object_mut) {
+        // Where in the tables a figure stands, at length: the report has it.
+        claim.remove("source");
+    }
+    kept["claims"] = claims.into();
     kept
 }
 
@@ -140,6 +147,9 @@ fn page(studies: &[Value]) -> Result<String> {
         }
         for fitted in study["fitted"].as_array().into_iter().flatten() {
             write!(parts, "\nChosen after looking: {}.\n", fitted.as_str().unwrap_or_default())?;
+        }
+        if let Some(host) = study["host"].as_str() {
+            write!(parts, "\nInstructions and times are those of one machine: {host}.\n")?;
         }
         if claims.is_empty() {
             parts.push_str("\nNo claim of the paper's: the tables are beside this page.\n");
@@ -245,7 +255,7 @@ mod unit {
 
     #[test]
     fn a_claim_is_a_row_with_its_figures_and_its_verdict() {
-        let kept = claims_of(&study("differs"));
+        let kept = claims_of(&study("differs"), None);
         assert!(kept["series"].is_null() && kept["claims"][0]["source"].is_null());
         let text = page(&[kept]).unwrap();
         let row = "| Fig. 1 | a \\| b | 50% | 12.35% | 10% to 20% | 3 | **differs**. Why. |";
@@ -257,8 +267,20 @@ mod unit {
     }
 
     #[test]
+    fn claims_of_the_machine_stand_with_it() {
+        let own = study("holds")["claims"].clone();
+        let kept = claims_of(&study("differs"), Some(&json!({ "host": "Ours", "claims": own })));
+        assert!(kept["claims"][1]["source"].is_null());
+        let text = page(&[kept]).unwrap();
+        assert!(
+            text.contains("| A paper | 1 | 1 |") && text.contains("one machine: Ours."),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_verdict_that_nobody_knows_is_an_error() {
-        let error = page(&[claims_of(&study("perhaps"))]).unwrap_err().to_string();
+        let error = page(&[claims_of(&study("perhaps"), None)]).unwrap_err().to_string();
         assert!(error.contains("perhaps"), "{error}");
     }
 
