@@ -11,9 +11,10 @@ use swath_trace::pages::PageChange;
 
 use crate::papers::green::followed::{Followed, followed, followed_claims};
 use crate::papers::green::machine::allocator::{AllocatorName, FallbackTally};
-use crate::papers::green::pages::recordings::{RecordingError, SHIPPED, open, read_recording};
-use crate::papers::green::pages::requests::TimedOp;
-use crate::papers::green::pages::requests::mobility_of;
+use crate::papers::green::pages::recordings::{
+    RecordingError, SHIPPED, open, read_recording, requests_bytes,
+};
+use crate::papers::green::pages::requests::{TimedOp, duration_us, mobility_of};
 use crate::papers::green::setting::{DaemonPlan, Design, LoadRun};
 use crate::papers::green::track::{
     LOOK_BYTES, LOOKS_A_MINUTE, Tail, Track, Trial, machine_bytes, track,
@@ -107,9 +108,7 @@ impl Study for Recorded {
             plan.repeats.of(run.quick).get(),
             plan.recordings.len() as u64,
         ]);
-        let files = plan.recordings.iter().filter_map(|name| std::fs::metadata(name).ok());
-        // Events are packed in a file.
-        let files = files.fold(0, |sum: u64, file| sum.saturating_add(bytes(&[64, file.len()])));
+        let files = requests_bytes(plan.recordings.iter());
         Needs::small()
             .once("recordings", files.saturating_add(RECORDINGS_BYTES))
             .once("repeats", bytes(&[48, LOOK_BYTES, tracks]))
@@ -161,8 +160,7 @@ fn measure(plan: &RecordedPlan, run: &Run<'_>) -> Result<RecordedFound, StudyErr
     }
     let tracks = run.points(about, &points, |(recording, trial)| {
         let ops = &recording.ops;
-        let duration_us = ops.last().map_or(0, |op| op.time_us) + 1;
-        track(trial, run, Some(&Tail { ops, duration_us }))
+        track(trial, run, Some(&Tail { ops, duration_us: duration_us(ops) }))
     })?;
     let sections = tracks.first().map_or(0, |track| track.end.sections);
     let seeds = usize::try_from(repeats).unwrap_or(usize::MAX);

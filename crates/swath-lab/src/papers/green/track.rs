@@ -10,7 +10,7 @@ use crate::papers::green::machine::computer::drive;
 use crate::papers::green::machine::config::{GreenConfig, Interleaved};
 use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
 use crate::papers::green::pages::load::{BOOT_US, PageLoad};
-use crate::papers::green::pages::requests::TimedOp;
+use crate::papers::green::pages::requests::{TimedOp, handles};
 use crate::papers::green::pages::runs::{Recorded, Requests, Stretch};
 use crate::papers::green::reel::Maps;
 use crate::papers::green::setting::{DaemonPlan, Design, LoadRun};
@@ -121,8 +121,8 @@ struct AgedRecording<'r> {
 
 impl<'r> AgedRecording<'r> {
     fn new(load: PageLoad, load_us: u64, ops: &'r [TimedOp]) -> Self {
-        let ids_from = ops.iter().map(|op| op.op.id() + 1).max().unwrap_or(0);
-        Self { load, load_us, ids_from, recorded: Recorded::new(ops, load_us), is_aged: false }
+        let (ids_from, recorded) = (handles(ops), Recorded::new(ops, load_us));
+        Self { load, load_us, ids_from, recorded, is_aged: false }
     }
 }
 

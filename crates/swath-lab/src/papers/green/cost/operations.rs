@@ -19,9 +19,9 @@ use crate::papers::green::machine::computer::drive_from;
 use crate::papers::green::machine::config::{GreenConfig, MachineName};
 use crate::papers::green::machine::start::Begin;
 use crate::papers::green::machine::view::MachineView;
-use crate::papers::green::pages::recordings::{RecordingError, read_recording};
-use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
-use crate::papers::green::pages::runs::{OpRun, Requests, Stretch};
+use crate::papers::green::pages::recordings::{RecordingError, read_recording, requests_bytes};
+use crate::papers::green::pages::requests::{ReplayOp, TimedOp, duration_us, handles};
+use crate::papers::green::pages::runs::{Recorded, Requests, Stretch};
 use crate::papers::green::track::machine_bytes;
 use crate::study::bounds::{Bounded, Distinct, Forms, Repeats, Share};
 use crate::study::child::child_command;
@@ -116,9 +116,7 @@ impl Study for Operations {
     }
 
     fn needs(plan: &OperationsPlan, _: &Run<'_>) -> Needs {
-        let files = plan.tests.iter().filter_map(|test| std::fs::metadata(&test.recording).ok());
-        // Events are packed in a file.
-        let files = files.fold(0, |sum: u64, file| sum.saturating_add(bytes(&[64, file.len()])));
+        let files = requests_bytes(plan.tests.iter().map(|test| &test.recording));
         // Valgrind has a copy of what is known of each byte.
         let machine = bytes(&[3, machine_bytes(plan.machine.load().frames)]);
         Needs::small()
@@ -132,8 +130,9 @@ impl Study for Operations {
 
     fn claims(plan: &OperationsPlan, _: &Run<'_>) -> Vec<Statement<OperationsFound>> {
         let each = TABLE_VI.iter().flat_map(|row| {
+            let asks = asks(plan, row);
             [AllocatorName::Adaptive, AllocatorName::AdaptivePacked]
-                .map(|name| claim(plan, row, name))
+                .map(|name| claim(plan, row, name, asks))
         });
         each.collect()
     }
@@ -156,68 +155,58 @@ impl Study for Operations {
     fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
         let job: OneAllocator = serde_json::from_str(job)?;
         let start = job.plan.target().start(job.plan.machine, job.seed)?;
-        let (mut tests, mut cpus) = (Vec::new(), 1);
+        let (mut ops, mut ends, mut cpus) = (Vec::new(), Vec::new(), 1);
         for test in job.plan.tests.iter() {
-            let (ops, own) = read_recording(Path::new(&test.recording))?;
-            tests.push(ops);
-            cpus = own.max(cpus);
+            let (own, its_cpus) = read_recording(Path::new(&test.recording))?;
+            append(&mut ops, &own);
+            ends.push(ops.len());
+            cpus = its_cpus.max(cpus);
         }
-        let handles_from = tests.iter().map(|ops| handles(ops)).sum();
-        let until_us = tests.iter().map(|ops| duration_us(ops)).sum();
-        let begin = Begin { start: &start, held: &[], handles_from };
+        let until_us = duration_us(&ops);
+        let begin = Begin { start: &start, held: &[], handles_from: handles(&ops) };
         let config = GreenConfig { cpus, ..GreenConfig::new(job.allocator, job.plan.machine) };
-        let mut requests = Tests::new(&tests);
+        let mut requests = Tests::new(&ops, &ends);
         let look = &mut |_: &dyn MachineView| true;
         drive_from(Some(begin), config, &mut requests, until_us, until_us, look)?;
         Ok(())
     }
 }
 
-/// Handles of a recording.
-fn handles(ops: &[TimedOp]) -> u32 {
-    ops.iter().map(|op| op.op.id() + 1).max().unwrap_or(0)
-}
-
-fn duration_us(ops: &[TimedOp]) -> u64 {
-    ops.last().map_or(0, |op| op.time_us) + 1
+/// Appends requests with handles of their own, which begin when those before them have ended.
+fn append(ops: &mut Vec<TimedOp>, more: &[TimedOp]) {
+    let (ids_from, later_us) = (handles(ops), duration_us(ops));
+    ops.extend(more.iter().map(|&TimedOp { time_us, op }| TimedOp {
+        time_us: time_us + later_us,
+        op: op.renamed(|id| id + ids_from),
+    }));
 }
 
 /// The requests of tests, one test after the other, with an empty region at the end of each: there callgrind says
 /// what it has counted since the one before.
 struct Tests<'r> {
-    tests: &'r [Vec<TimedOp>],
+    recorded: Recorded<'r>,
     regions: Regions,
-    /// Requests of the first test that were handed out, and the last of them.
-    next: usize,
-    run: Option<OpRun>,
-    /// What is added to the first test's times and handles.
-    later_us: u64,
-    ids_from: u32,
+    /// Requests that were handed out, and the numbers of them after which tests end.
+    handed: usize,
+    ends: &'r [usize],
 }
 
 impl<'r> Tests<'r> {
-    fn new(tests: &'r [Vec<TimedOp>]) -> Self {
-        let regions = Regions::begin();
-        Self { tests, regions, next: 0, run: None, later_us: 0, ids_from: 0 }
+    fn new(ops: &'r [TimedOp], ends: &'r [usize]) -> Self {
+        Self { recorded: Recorded::new(ops, 0), regions: Regions::begin(), handed: 0, ends }
     }
 }
 
 impl Requests for Tests<'_> {
     fn next_stretch(&mut self) -> Option<Stretch<'_>> {
-        let &TimedOp { time_us, op } = loop {
-            let (ops, others) = self.tests.split_first()?;
-            if let Some(op) = ops.get(self.next) {
-                break op;
-            }
+        while let [end, others @ ..] = self.ends
+            && *end == self.handed
+        {
             self.regions.region(&mut || ());
-            self.later_us += duration_us(ops);
-            self.ids_from += handles(ops);
-            (self.tests, self.next) = (others, 0);
-        };
-        self.next += 1;
-        let runs = std::slice::from_ref(self.run.insert(OpRun { first: op, count: 1 }));
-        let (start_us, ids_from) = (time_us + self.later_us, self.ids_from);
-        Some(Stretch { runs, count: 1, start_us, length_us: 0, ids_from })
+            self.ends = others;
+        }
+        self.handed += 1;
+        self.recorded.next_stretch()
     }
 }
 
@@ -232,19 +221,20 @@ struct OneAllocator {
     seed: u64,
 }
 
-/// The number of requests of a recording.
-fn requests(recording: &str) -> Result<u64, RecordingError> {
-    let (ops, _) = read_recording(Path::new(recording))?;
-    let is_request = |op: &&_| matches!(op, ReplayOp::Alloc { .. });
-    Ok(ops.iter().map(|op| &op.op).filter(is_request).count() as u64)
+impl TestPlan {
+    /// Requests of an operation.
+    fn requests(&self) -> Result<f64, RecordingError> {
+        let (ops, _) = read_recording(Path::new(&self.recording))?;
+        let requests = ops.iter().filter(|op| matches!(op.op, ReplayOp::Alloc { .. })).count();
+        Ok(requests as f64 / self.operations.get() as f64)
+    }
 }
 
 fn measure(plan: &OperationsPlan, run: &Run<'_>) -> Result<OperationsFound, StudyError> {
     let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
     let mut asked = Grid::new(&[TEST], 0);
     for test in plan.tests.iter() {
-        let requests = requests(&test.recording).map_err(|error| failed(error.to_string()))?;
-        let each = requests as f64 / test.operations.get() as f64;
+        let each = test.requests().map_err(|error| failed(error.to_string()))?;
         asked.add(vec![test.recording.as_str().into()], &[metrics([(REQUESTS, each)])]);
     }
     if !callgrind::is_here() {
@@ -334,10 +324,18 @@ fn change(plan: &OperationsPlan, row: &TestRow, own: f64, linux: f64) -> f64 {
     (own - linux).abs() * instruction_s * row.per_second
 }
 
+/// Returns false if the plan's recording of a test is known to ask for no memory to speak of.
+fn asks(plan: &OperationsPlan, row: &TestRow) -> bool {
+    let test = plan.tests.iter().find(|test| test.recording == row.test);
+    let asked = test.and_then(|test| test.requests().ok());
+    asked.is_none_or(|asked| asked >= NO_PART)
+}
+
 fn claim(
     plan: &OperationsPlan,
     row: &'static TestRow,
     name: AllocatorName,
+    asks: bool,
 ) -> Statement<OperationsFound> {
     let beyond = if name == AllocatorName::Adaptive { "" } else { "beyond the paper, " };
     let says = format!(
@@ -350,15 +348,11 @@ fn claim(
         .on_host();
     let statement =
         statement.cause("Its calls take fewer instructions than Linux's: it is faster.");
-    let test = plan.tests.iter().find(|test| test.recording == row.test);
-    let asked = test.and_then(|test| {
-        Some(requests(&test.recording).ok()? as f64 / test.operations.get() as f64)
-    });
-    let statement = match asked {
-        Some(asked) if asked < NO_PART => statement.identity(
+    let statement = match asks {
+        true => statement,
+        false => statement.identity(
             "the test asks for no memory once it has begun, so that no allocator could change it",
         ),
-        _ => statement,
     };
     let plan = plan.clone();
     statement.measured(move |found: &OperationsFound| {
@@ -378,14 +372,7 @@ fn host_figures(plan: &OperationsPlan, run: &Run<'_>, found: &OperationsFound) -
         let title = "instructions of the page allocator";
         let y = "instructions an operation";
         let figure = Figure::new(id, title, FigureKind::Bars, "", y);
-        let is_its = |test: &&TestPlan| {
-            let asked = found
-                .requests
-                .evidence(|view| view.select().is(TEST, test.recording.as_str()).one(REQUESTS));
-            asked.is_ok_and(|asked| names(asked.estimate().value))
-        };
-        let tests: Vec<&str> =
-            plan.tests.iter().filter(is_its).map(|test| test.recording.as_str()).collect();
+        let tests = tests_by(plan, found, names);
         let of = |name: &AllocatorName| {
             let title = name.title();
             let points = grid.points(
@@ -418,15 +405,22 @@ fn host_notes(plan: &OperationsPlan, found: &OperationsFound) -> Vec<String> {
     }
 }
 
-fn finding(plan: &OperationsPlan, found: &OperationsFound) -> String {
-    let asks = |test: &&TestPlan| {
-        let asked = found
-            .requests
-            .evidence(|view| view.select().is(TEST, test.recording.as_str()).one(REQUESTS));
-        asked.is_ok_and(|asked| asked.estimate().value >= NO_PART)
+/// The tests of which an operation asks so often.
+fn tests_by<'p>(
+    plan: &'p OperationsPlan,
+    found: &OperationsFound,
+    so_often: &dyn Fn(f64) -> bool,
+) -> Vec<&'p str> {
+    let tests = plan.tests.iter().map(|test| test.recording.as_str());
+    let is_its = |test: &&str| {
+        let asked = found.requests.evidence(|view| view.select().is(TEST, *test).one(REQUESTS));
+        asked.is_ok_and(|asked| so_often(asked.estimate().value))
     };
-    let asking: Vec<&str> =
-        plan.tests.iter().filter(asks).map(|test| test.recording.as_str()).collect();
+    tests.filter(is_its).collect()
+}
+
+fn finding(plan: &OperationsPlan, found: &OperationsFound) -> String {
+    let asking = tests_by(plan, found, &|asked| asked >= NO_PART);
     format!(
         "Of {} tests {} ask the page allocator for memory while they run: {}.",
         plan.tests.len(),
@@ -469,11 +463,15 @@ mod tests {
     #[test]
     fn each_test_ends_with_a_region_and_its_handles_follow_the_one_before() {
         let op = |time_us, id| TimedOp { time_us, op: ReplayOp::Free { id } };
-        let all = [vec![op(3, 1), op(5, 0)], Vec::new(), vec![op(0, 0)]];
-        let mut tests = Tests::new(&all);
+        let (mut all, mut ends) = (Vec::new(), Vec::new());
+        for more in [&[op(3, 1), op(5, 0)][..], &[], &[op(1, 0)]] {
+            append(&mut all, more);
+            ends.push(all.len());
+        }
+        let mut tests = Tests::new(&all, &ends);
         let ops = tests.ops_before(u64::MAX).collect::<Vec<_>>();
         assert_eq!(ops, [op(3, 1), op(5, 0), op(7, 2)]);
-        assert!(tests.tests.is_empty());
+        assert!(tests.ends.is_empty());
     }
 
     fn found(plan: &OperationsPlan, own: [f64; 3]) -> OperationsFound {
@@ -494,13 +492,13 @@ mod tests {
         let plan = plan();
         let judged = |own| {
             let fork = TABLE_VI.iter().find(|row| row.test == "fork_test").unwrap();
-            claim(&plan, fork, AllocatorName::Adaptive).judge(&found(&plan, own)).verdict()
+            claim(&plan, fork, AllocatorName::Adaptive, true).judge(&found(&plan, own)).verdict()
         };
         assert_eq!(judged([19_800.0, 19_801.0, 19_802.0]), Verdict::Holds);
         assert_eq!(judged([19_950.0, 19_951.0, 19_952.0]), Verdict::Differs);
         let none = OperationsFound { counted: Err(String::new()), ..found(&plan, [0.0; 3]) };
         let fork = TABLE_VI.iter().find(|row| row.test == "fork_test").unwrap();
-        let claim = claim(&plan, fork, AllocatorName::Adaptive).judge(&none);
+        let claim = claim(&plan, fork, AllocatorName::Adaptive, true).judge(&none);
         assert_eq!(claim.verdict(), Verdict::NotMeasured);
     }
 
@@ -511,7 +509,7 @@ mod tests {
         let verdict = |test| {
             let row = TABLE_VI.iter().find(|row| row.test == test).unwrap();
             let found = found(&plan, [1000.0; 3]);
-            claim(&plan, row, AllocatorName::Adaptive).judge(&found).verdict()
+            claim(&plan, row, AllocatorName::Adaptive, asks(&plan, row)).judge(&found).verdict()
         };
         assert_eq!(verdict("pipe_cpy"), Verdict::Identity);
         assert_eq!(verdict("exec_test"), Verdict::Holds);

@@ -11,6 +11,7 @@ use crate::papers::green::pages::requests::{
     HeldBlock, Outline, TimedOp, blocks_max, held_before, look_through, replay,
 };
 use crate::papers::green::pages::stream::StreamedRequests;
+use crate::study::needs::bytes;
 
 /// Reasons why a recording gives no requests.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,13 @@ pub fn open(name: &Path) -> Result<PageReader<Box<dyn std::io::Read + Send>>, Re
         None => Box::new(File::open(name).map_err(|error| failed(error.into()))?),
     };
     PageReader::new(from).map_err(failed)
+}
+
+/// Bytes of the requests of recordings that are held in memory, those that come with the program left out.
+pub(crate) fn requests_bytes<'n>(names: impl Iterator<Item = &'n String>) -> u64 {
+    let files = names.filter_map(|name| std::fs::metadata(name).ok());
+    // Events are packed in a file.
+    files.fold(0, |sum: u64, file| sum.saturating_add(bytes(&[64, file.len()])))
 }
 
 /// The most requests of a recording of so many bytes, which are held in memory. Real ones

@@ -103,6 +103,16 @@ pub struct TimedOp {
     pub op: ReplayOp,
 }
 
+/// Number of handles that requests have: one more than the highest.
+pub(crate) fn handles(ops: &[TimedOp]) -> u32 {
+    ops.iter().map(|op| op.op.id() + 1).max().unwrap_or(0)
+}
+
+/// Microseconds until the last of requests in the order of time is over; 0 for none.
+pub(crate) fn duration_us(ops: &[TimedOp]) -> u64 {
+    ops.last().map_or(0, |op| op.time_us + 1)
+}
+
 /// A block that was allocated before the recording began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct HeldBlock {
