@@ -347,7 +347,7 @@ fn claim(
         .unit(Unit::Share)
         .on_host();
     let statement =
-        statement.cause("Its calls take fewer instructions than Linux's: it is faster.");
+        statement.cause("It counts in both directions which allocator takes more: the figures have the instructions of each.");
     let statement = match asks {
         true => statement,
         false => statement.identity(
