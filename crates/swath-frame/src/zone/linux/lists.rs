@@ -148,11 +148,6 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> Lists<W, H> {
         let at = self.pageblock_at(0).0;
         at..at + pageblock_words(self.frames as usize, self.pageblock_k)
     }
-
-    pub(crate) fn pageblock_bytes(&self) -> usize {
-        pageblock_words(self.frames as usize, self.pageblock_k) * size_of::<u64>()
-    }
-
     #[inline]
     pub(crate) fn index(&self, frame: Pfn) -> u32 {
         (frame.raw() - self.base) as u32

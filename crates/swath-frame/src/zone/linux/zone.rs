@@ -517,9 +517,10 @@ impl<W: DerefMut<Target = [u64]>, O: Observe, H: Hardening> ZoneAllocator for Li
         Order::known(self.lists.pageblock_k as u8)
     }
 
-    /// This struct and the pageblocks' mobilities.
+    /// This struct. The pageblocks' mobilities lie in the caller's words, as Linux's
+    /// bitmap of them lies outside `struct zone`.
     fn structure_bytes(&self) -> usize {
-        size_of::<Self>() + self.lists.pageblock_bytes()
+        size_of::<Self>()
     }
 
     fn check(&self) -> Result<(), &'static str> {

@@ -68,8 +68,9 @@ pub(crate) fn structures(plan: &CostPlan) -> Result<Grid, String> {
 
 /// The figures of the structures.
 pub(crate) fn figures(grid: &Grid) -> Vec<Drawn> {
-    let caption = "Beside what each frame has: a zone of 16 GiB with banks of 256 MiB, and the \
-                   three zones of the first node of a machine with 32 GiB.";
+    let caption = "Beside what each frame has, and each pageblock under Linux, whose `struct zone` \
+                   does not hold it either: a zone of 16 GiB with banks of 256 MiB, and the three \
+                   zones of the first node of a machine with 32 GiB.";
     let title = "management structures";
     let structures = Figure::new("Table II", title, FigureKind::Bars, "", "bytes");
     let title = "with what each frame has";
@@ -126,9 +127,8 @@ fn statement<F>(design: AllocatorName, part: &str, paper: f64) -> Statement<F> {
             )
         }
         (_, Name::Pbs) => Statement::at_most("Table II", &lists, paper - OTHER_BYTES, 0.0),
-        (_, Name::Linux | Name::LinuxMovable | Name::LinuxDefrag) => {
+        (_, Name::Linux | Name::LinuxMovable | Name::LinuxDefrag | Name::LinuxGuaranteed) => {
             Statement::at_most("Table II", &lists, paper - OTHER_BYTES, 0.0)
-                .cause("The pageblocks' mobilities are counted here; Linux keeps them elsewhere.")
         }
         (_, Name::Adaptive | Name::AdaptivePacked) => {
             Statement::at_most("Table II", &lists, paper - OTHER_BYTES, 0.0)
