@@ -99,7 +99,13 @@ fn what_breaks_a_rule_is_counted() {
 
 fn alloc(start: u64, mobility: Mobility) -> PageChange {
     let (start, migrate_type) = (Pfn::new(start), migrate_type_of(mobility));
-    PageChange::Alloc { start, order: Order::BASE, migrate_type, zone_max: ZoneMax::Normal }
+    PageChange::Alloc {
+        start,
+        order: Order::BASE,
+        migrate_type,
+        zone_max: ZoneMax::Normal,
+        read_ahead: false,
+    }
 }
 
 fn free(start: u64) -> PageChange {

@@ -31,7 +31,7 @@ impl Ledger {
         self.time_us = time_us;
         self.ops += 1;
         match op {
-            ReplayOp::Alloc { id, order, mobility, zone_max, cpu } => {
+            ReplayOp::Alloc { id, order, mobility, zone_max, cached, cpu } => {
                 let id = id as usize;
                 if id >= self.live.len() {
                     self.live.resize(id + 1, None);
@@ -41,6 +41,7 @@ impl Ledger {
                 assert_eq!(self.live[id].replace(order.frames()), None, "handle {id} is in use");
                 assert!(cpu < machine.cpus && machine.node(cpu) < machine.nodes);
                 assert_eq!(zone_max == ZoneMax::Movable, mobility == Mobility::Movable);
+                assert!(!cached || (mobility == Mobility::Movable && order.k() < 5), "a file's");
                 self.frames += order.frames();
                 self.by_mobility[mobility as usize] += order.frames();
                 self.by_order[order.k() as usize] += 1;

@@ -24,6 +24,7 @@ fn alloc(start: u64, k: u8) -> PageChange {
         order: order(k),
         migrate_type: MigrateType::MOVABLE,
         zone_max: ZoneMax::Movable,
+        read_ahead: false,
     }
 }
 
@@ -176,6 +177,7 @@ fn pairing_by_hand() {
         mobility: Mobility::Movable,
         zone_max: ZoneMax::Movable,
         cpu,
+        cached: false,
     };
     let expected = [
         (10, new(0, 2, 1)),

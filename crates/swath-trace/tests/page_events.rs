@@ -25,6 +25,7 @@ fn alloc(start: u64, k: u8) -> PageChange {
         order: order(k),
         migrate_type: kind(1),
         zone_max: ZoneMax::Movable,
+        read_ahead: false,
     }
 }
 
@@ -75,7 +76,13 @@ fn samples() -> Vec<PageEvent> {
     let (start, o) = (Pfn::new(0x1240), order(3));
     events(&[
         PageChange::Take { start, order: o, migrate_type: kind(2), per_cpu: true },
-        PageChange::Alloc { start, order: o, migrate_type: kind(2), zone_max: ZoneMax::Normal },
+        PageChange::Alloc {
+            start,
+            order: o,
+            migrate_type: kind(2),
+            zone_max: ZoneMax::Normal,
+            read_ahead: false,
+        },
         PageChange::Free { start, order: o },
         PageChange::FreeBatched { start },
         PageChange::Drain { start, order: o, migrate_type: kind(2) },
@@ -236,7 +243,7 @@ fn any_change() -> impl Strategy<Value = PageChange> {
             let (start, order) = (aligned(small), order(small));
             let (migrate_type, zone_max) = (kind(wanted), ZoneMax::ALL[zone]);
             match which {
-                0 => PageChange::Alloc { start, order, migrate_type, zone_max },
+                0 => PageChange::Alloc { start, order, migrate_type, zone_max, read_ahead: flag },
                 1 => PageChange::Free { start, order },
                 2 => PageChange::FreeBatched { start },
                 3 => PageChange::Drain { start, order, migrate_type },

@@ -51,7 +51,9 @@ fn work(seed: u64) -> Vec<TimedOp> {
                     _ => ZoneMax::Normal,
                 };
                 let cpu = random.random_range(0..8);
-                let op = ReplayOp::Alloc { id, order, mobility, zone_max, cpu };
+                let cached =
+                    mobility == Mobility::Movable && order < Order::known(9) && id % 2 == 0;
+                let op = ReplayOp::Alloc { id, order, mobility, zone_max, cached, cpu };
                 ops.push(TimedOp { time_us, op });
             }
         } else if step < 22_000 || step % 2 == 1 {
@@ -168,7 +170,10 @@ fn wrong_requests_are_refused() {
     let alloc = |time_us, id| {
         let (order, mobility) = (Order::BASE, Mobility::Movable);
         let zone_max = ZoneMax::Movable;
-        TimedOp { time_us, op: ReplayOp::Alloc { id, order, mobility, zone_max, cpu: 900 } }
+        TimedOp {
+            time_us,
+            op: ReplayOp::Alloc { id, order, mobility, zone_max, cached: false, cpu: 900 },
+        }
     };
     let free = |time_us, id| TimedOp { time_us, op: ReplayOp::Free { id } };
     let run = |ops: &[TimedOp]| {
@@ -195,10 +200,10 @@ fn wrong_requests_are_refused() {
 #[test]
 fn requests_fail_where_memory_ends() {
     let order = Order::known(9);
-    let (mobility, zone_max, cpu) = (Mobility::Movable, ZoneMax::Movable, 0);
+    let (mobility, zone_max, cached, cpu) = (Mobility::Movable, ZoneMax::Movable, false, 0);
     let alloc = |id| TimedOp {
         time_us: u64::from(id),
-        op: ReplayOp::Alloc { id, order, mobility, zone_max, cpu },
+        op: ReplayOp::Alloc { id, order, mobility, zone_max, cached, cpu },
     };
     let free = |id| TimedOp { time_us: 5000 + u64::from(id), op: ReplayOp::Free { id } };
     let ops: Vec<TimedOp> = (0..2100).map(alloc).chain((0..2100).map(free)).collect();
@@ -365,4 +370,47 @@ fn studies_run() {
             assert!(points > 0, "{name}: {} is empty", figure["id"]);
         }
     }
+}
+
+/// The guaranteed area is full of files, and all else of what cannot be dropped: every huge request is served until the
+/// area is used up, by dropping as many files, and what is not cached is never in the area.
+#[test]
+fn files_are_dropped_for_huge_requests() {
+    let alloc = |id, order, mobility, cached| {
+        let zone_max = ZoneMax::Movable;
+        let order = Order::known(order);
+        let op = ReplayOp::Alloc { id, order, mobility, zone_max, cached, cpu: 0 };
+        TimedOp { time_us: u64::from(id), op }
+    };
+    const FRAMES: u32 = 1 << 20;
+    const AREA: u32 = FRAMES / 8;
+    let full = FRAMES - AREA + 4096;
+    let mut ops: Vec<TimedOp> =
+        (0..full).map(|id| alloc(id, 0, Mobility::Movable, false)).collect();
+    ops.extend((full..full + AREA / 4).map(|id| alloc(id, 2, Mobility::Movable, true)));
+    let files = full + AREA / 4;
+    let huge = AREA / 512 + 8;
+    let mobility = |nth: u32| if nth % 3 == 0 { Mobility::Unmovable } else { Mobility::Movable };
+    ops.extend((0..huge).map(|nth| alloc(files + nth, 9, mobility(nth), false)));
+    let end_us = ops.len() as u64;
+    let ids = 0..end_us as u32;
+    ops.extend(ids.map(|id| TimedOp { time_us: end_us, op: ReplayOp::Free { id } }));
+    let config = GreenConfig::new(AllocatorName::LinuxGuaranteed, MachineName::FourGib);
+    let mut looks: Vec<Look> = Vec::new();
+    let until_us = end_us / 100_000 * 100_000 + 200_000;
+    drive(config, &mut Recorded::new(&ops, 0), until_us, 100_000, &mut |view| {
+        view.check().unwrap();
+        looks.push(view.look());
+        true
+    })
+    .unwrap();
+    let last = looks.last().unwrap();
+    let counts = last.counts;
+    assert_eq!(counts.huge_requests, u64::from(huge));
+    assert!(counts.huge_served >= u64::from(AREA / 512 - 8), "{counts:?}");
+    assert!(counts.huge_served <= u64::from(AREA / 512));
+    assert!(counts.dropped_frames >= (counts.huge_served - 16) * 512, "{counts:?}");
+    assert!(counts.dropped_frames <= counts.huge_served * 512);
+    assert_eq!(last.moved_frames, 0);
+    assert_eq!(last.free_frames, last.total_frames);
 }

@@ -416,6 +416,7 @@ fn events(count: u64) -> impl Iterator<Item = PageEvent> {
                 order: Order::known(k),
                 migrate_type: MigrateType::new(kind).unwrap(),
                 zone_max: if kind == 1 { ZoneMax::Movable } else { ZoneMax::Normal },
+                read_ahead: kind == 1 && draw >> 31 & 1 == 0,
             }
         };
         PageEvent { time_us: 2 * nth, cpu: (draw >> 30 & 1) as u16, change }

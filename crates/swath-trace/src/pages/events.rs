@@ -101,6 +101,42 @@ impl ZoneMax {
     }
 }
 
+/// Returns true if a request with the kernel's flags is for a page of a file that is read ahead: movable, tried
+/// once, with no word of a failure, not to be written, and no huge page of a process. Such a page is clean, and can
+/// be dropped at once. From bits that no kernel has moved since 4.14.
+pub const fn reads_ahead(gfp: u64) -> bool {
+    const MOVABLE: u64 = 1 << 3;
+    const WRITE: u64 = 1 << 12;
+    const NO_WARN: u64 = 1 << 13;
+    const NO_RETRY: u64 = 1 << 16;
+    const NO_RESERVE: u64 = 1 << 19;
+    let wanted = MOVABLE | NO_WARN | NO_RETRY;
+    gfp & (wanted | WRITE | NO_RESERVE) == wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the names that Linux 6.18 prints.
+    #[test]
+    fn flags_of_requests_that_read_ahead() {
+        const HIGH_USER_MOVABLE: u64 = 1 << 1 | 1 << 3 | 1 << 6 | 1 << 7 | 3 << 10 | 1 << 20;
+        const READ_AHEAD: u64 = HIGH_USER_MOVABLE | 1 << 13 | 1 << 16 | 1 << 18;
+        assert!(reads_ahead(READ_AHEAD));
+        let others = [
+            ("anonymous", HIGH_USER_MOVABLE | 1 << 8),
+            ("to be written", READ_AHEAD | 1 << 12),
+            ("huge, of a process", READ_AHEAD | 1 << 19),
+            ("unmovable", READ_AHEAD & !(1 << 3)),
+            ("nothing", 0),
+        ];
+        for (what, flags) in others {
+            assert!(!reads_ahead(flags), "{what}");
+        }
+    }
+}
+
 /// Change to a block of 2^`order` frames from `start` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageChange {
@@ -114,6 +150,8 @@ pub enum PageChange {
         migrate_type: MigrateType,
         /// The highest zone that it allowed.
         zone_max: ZoneMax,
+        /// True if a file is [read ahead](reads_ahead).
+        read_ahead: bool,
     },
     /// A request was refused.
     AllocFailed {

@@ -87,8 +87,9 @@ fn plain(change: PageChange) -> Plain {
     let order = |order: Order| u64::from(order.k());
     let kind = |kind: MigrateType| u64::from(kind.number());
     match change {
-        PageChange::Alloc { start, order: o, migrate_type, zone_max } => {
-            let attributes = order(o) | kind(migrate_type) << 4 | (zone_max as u64) << 7;
+        PageChange::Alloc { start, order: o, migrate_type, zone_max, read_ahead } => {
+            let asked = (zone_max as u64) << 7 | u64::from(read_ahead) << 9;
+            let attributes = order(o) | kind(migrate_type) << 4 | asked;
             (code::ALLOC, attributes, Some(start.raw()))
         }
         PageChange::Free { start, order: o } => (code::FREE, order(o), Some(start.raw())),
@@ -121,11 +122,12 @@ fn change((code, attributes, frame): Plain) -> Option<PageChange> {
     let within = |count: u32| attributes >> count == 0;
     let start = Pfn::new(frame.unwrap_or(0));
     Some(match code {
-        code::ALLOC if within(9) => PageChange::Alloc {
+        code::ALLOC if within(10) => PageChange::Alloc {
             start,
             order: order(0)?,
             migrate_type: kind(4)?,
             zone_max: zone(7)?,
+            read_ahead: bits(9, 1) == 1,
         },
         code::FREE if within(4) => PageChange::Free { start, order: order(0)? },
         code::FREE_BATCHED if within(0) => PageChange::FreeBatched { start },

@@ -8,7 +8,9 @@ mod file;
 mod record;
 mod ring;
 
-pub use events::{CPUS_MAX, FRAMES_END, MigrateType, ORDER_MAX, PageChange, PageEvent, ZoneMax};
+pub use events::{
+    CPUS_MAX, FRAMES_END, MigrateType, ORDER_MAX, PageChange, PageEvent, ZoneMax, reads_ahead,
+};
 pub use file::{PAGE_FORMAT, PageHeader, PageReader, PageWriter};
 pub use record::{
     BUFFER_KIB, PageRecordError, PageRecordOptions, PageRecording, record_pages, usual_tracefs,

@@ -222,7 +222,9 @@ mod system {
     use super::*;
     use crate::command::{cancelled, close_after, name, program_name};
     use crate::machine::record::read_facts;
-    use crate::pages::events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax};
+    use crate::pages::events::{
+        CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax, reads_ahead,
+    };
     use crate::pages::file::{PageHeader, PageWriter};
     use crate::pages::ring::{Field, PageLayout};
 
@@ -419,12 +421,13 @@ mod system {
         let change = match which {
             0 => {
                 let (order, migrate_type) = (order(1)?, migrate_type(2)?);
-                let zone_max = ZoneMax::of_flags(get(3)?);
+                let flags = get(3)?;
+                let (zone_max, read_ahead) = (ZoneMax::of_flags(flags), reads_ahead(flags));
                 // A request that was refused names the highest number.
                 if get(0)?.wrapping_add(1) == 0 {
                     PageChange::AllocFailed { order, migrate_type, zone_max }
                 } else {
-                    PageChange::Alloc { start, order, migrate_type, zone_max }
+                    PageChange::Alloc { start, order, migrate_type, zone_max, read_ahead }
                 }
             }
             1 => PageChange::Free { start, order: order(1)? },

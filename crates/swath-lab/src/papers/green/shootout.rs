@@ -43,7 +43,7 @@ const fn count(name: &'static str, of: fn(&ReplayRow) -> Option<f64>) -> Measure
     Measure { name, is_share: false, of }
 }
 
-const MEASURES: [Measure; 9] = [
+const MEASURES: [Measure; 10] = [
     // Of the places for pages that free memory has room for, those that are there.
     share("2 MiB of room", |row| row.huge.share_of(row.look.free_frames)),
     share("1 GiB of room", |row| row.gigantic.share_of(row.look.free_frames)),
@@ -52,6 +52,7 @@ const MEASURES: [Measure; 9] = [
     share("2 MiB in one", in_one),
     share("resting", |row| Some(row.look.resting_share())),
     count("moved MiB", |row| Some(row.look.moved_frames as f64 / 256.0)),
+    count("dropped MiB", |row| Some(row.look.counts.dropped_frames as f64 / 256.0)),
     count("stalls", |row| Some(row.stalls() as f64)),
     count("failed", |row| Some(row.look.counts.failed as f64)),
 ];

@@ -3,8 +3,30 @@
 
 use foldhash::{HashMap, HashMapExt};
 use swath_arch::{Extent, Order, Pfn};
+use swath_frame::Mobility;
 use swath_frame::zone::linux::ORDER_MAX;
 use swath_vm::migrate::daemon::{Owners, Stuck};
+
+/// The tie of a block to its frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tie {
+    /// It stays where it is.
+    Fixed,
+    /// It can be moved.
+    Movable,
+    /// It can be moved, or dropped at once and read again.
+    Cached,
+}
+
+impl Tie {
+    /// The tie of a block that cannot be dropped.
+    pub(crate) const fn of(mobility: Mobility) -> Self {
+        match mobility {
+            Mobility::Movable => Self::Movable,
+            Mobility::Unmovable | Mobility::Reclaimable => Self::Fixed,
+        }
+    }
+}
 
 /// The place of a handle's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,8 +39,22 @@ enum HandlePlace {
     Block,
     /// One block that can.
     Movable,
+    /// One block that can be dropped as well.
+    Cached,
     /// Single frames that can be moved, in `parts`.
     Parts,
+    /// Single frames that can be dropped as well, in `parts`.
+    CachedParts,
+}
+
+impl HandlePlace {
+    const fn is_block(self) -> bool {
+        matches!(self, Self::Block | Self::Movable | Self::Cached)
+    }
+
+    const fn is_parts(self) -> bool {
+        matches!(self, Self::Parts | Self::CachedParts)
+    }
 }
 
 /// A handle's block. Eight bytes: most of a removal is the wait for one of them.
@@ -36,7 +72,7 @@ impl BlockEntry {
         Self { number: 0, cpu: 0, order: Order::BASE, place: HandlePlace::Nowhere };
 
     fn is_block(&self) -> bool {
-        matches!(self.place, HandlePlace::Block | HandlePlace::Movable)
+        self.place.is_block()
     }
 }
 
@@ -55,7 +91,7 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// No handles, over the frames of `span`; the handles of frames are known only if frames
-    /// are `moved`.
+    /// are `moved` or dropped.
     pub(crate) fn new(span: Extent, moved: bool) -> Self {
         Self {
             first: span.start,
@@ -111,8 +147,12 @@ impl Blocks {
     }
 
     /// Names blocks of one order by vacant handles in a row, the first of which is `id`.
-    pub(crate) fn place(&mut self, id: u32, blocks: &[Pfn], order: Order, cpu: u16, movable: bool) {
-        let place = if movable { HandlePlace::Movable } else { HandlePlace::Block };
+    pub(crate) fn place(&mut self, id: u32, blocks: &[Pfn], order: Order, cpu: u16, tie: Tie) {
+        let place = match tie {
+            Tie::Fixed => HandlePlace::Block,
+            Tie::Movable => HandlePlace::Movable,
+            Tie::Cached => HandlePlace::Cached,
+        };
         let first = self.first;
         for (entry, &block) in self.reach(id, blocks.len()).iter_mut().zip(blocks) {
             *entry = BlockEntry { number: (block - first) as u32, cpu, order, place };
@@ -125,11 +165,20 @@ impl Blocks {
     }
 
     /// Names single frames by the vacant handle, in place of a block.
-    pub(crate) fn place_parts(&mut self, id: u32, frames: Vec<Pfn>, order: Order, cpu: u16) {
+    pub(crate) fn place_parts(
+        &mut self,
+        id: u32,
+        frames: Vec<Pfn>,
+        order: Order,
+        cpu: u16,
+        tie: Tie,
+    ) {
         for &frame in &frames {
             self.set_head(frame, id + 1);
         }
-        self.enter(id, BlockEntry { number: 0, cpu, order, place: HandlePlace::Parts });
+        let cached = tie == Tie::Cached;
+        let place = if cached { HandlePlace::CachedParts } else { HandlePlace::Parts };
+        self.enter(id, BlockEntry { number: 0, cpu, order, place });
         self.parts.insert(id, frames);
     }
 
@@ -181,7 +230,7 @@ impl Blocks {
     /// request had failed, and the CPU on which they were taken. `None` if it was vacant.
     pub(crate) fn remove_parts(&mut self, id: u32) -> Option<(Vec<Pfn>, u16)> {
         let entry = self.entries.get_mut(id as usize)?;
-        if !matches!(entry.place, HandlePlace::Failed | HandlePlace::Parts) {
+        if entry.place != HandlePlace::Failed && !entry.place.is_parts() {
             return None;
         }
         entry.place = HandlePlace::Nowhere;
@@ -195,7 +244,7 @@ impl Blocks {
             let start = frame.align_down(k);
             let id = self.head(start)?;
             let entry = self.entries.get(id as usize)?;
-            if entry.place == HandlePlace::Parts {
+            if entry.place.is_parts() {
                 let is_part = k == 0 && self.parts.get(&id)?.contains(&start);
                 return is_part.then_some((id, start, Order::BASE));
             }
@@ -208,7 +257,28 @@ impl Blocks {
     /// Returns true if a handle's frames may be moved.
     pub(crate) fn is_movable(&self, id: u32) -> bool {
         let entry = self.entries.get(id as usize);
-        entry.is_some_and(|entry| matches!(entry.place, HandlePlace::Movable | HandlePlace::Parts))
+        entry.is_some_and(|entry| {
+            !matches!(entry.place, HandlePlace::Nowhere | HandlePlace::Failed | HandlePlace::Block)
+        })
+    }
+
+    /// Returns true if a handle's frames may be dropped.
+    pub(crate) fn is_cached(&self, id: u32) -> bool {
+        let place = self.entries.get(id as usize).map(|entry| entry.place);
+        matches!(place, Some(HandlePlace::Cached | HandlePlace::CachedParts))
+    }
+
+    /// Drops a handle's frames: its block, or its single frames. Its release will give nothing back.
+    pub(crate) fn drop_cached(&mut self, id: u32) -> Vec<Extent> {
+        if !self.is_cached(id) {
+            return Vec::new();
+        }
+        let entry = self.entries[id as usize];
+        self.fail(id);
+        let block = Extent::new(self.frame(entry.number), entry.order.frames());
+        let single = |frame| Extent::new(frame, 1);
+        let parts = self.parts.remove(&id);
+        parts.map_or(vec![block], |parts| parts.into_iter().map(single).collect())
     }
 
     /// Notes that the block at `from` has moved to `to`. Returns false if there is none.
@@ -239,7 +309,9 @@ impl Blocks {
         for &frame in &frames {
             self.set_head(frame, id + 1);
         }
-        self.entries[id as usize].place = HandlePlace::Parts;
+        let place = &mut self.entries[id as usize].place;
+        let cached = *place == HandlePlace::Cached;
+        *place = if cached { HandlePlace::CachedParts } else { HandlePlace::Parts };
         self.parts.insert(id, frames);
         true
     }
@@ -249,11 +321,11 @@ impl Blocks {
     pub(crate) fn for_each(&self, visit: &mut dyn FnMut(Extent, bool)) {
         for (id, entry) in self.entries.iter().enumerate() {
             match entry.place {
-                HandlePlace::Block | HandlePlace::Movable => {
+                HandlePlace::Block | HandlePlace::Movable | HandlePlace::Cached => {
                     let extent = Extent::new(self.frame(entry.number), entry.order.frames());
-                    visit(extent, entry.place == HandlePlace::Movable);
+                    visit(extent, entry.place != HandlePlace::Block);
                 }
-                HandlePlace::Parts => {
+                HandlePlace::Parts | HandlePlace::CachedParts => {
                     for &frame in &self.parts[&(id as u32)] {
                         visit(Extent::new(frame, 1), true);
                     }
@@ -274,7 +346,7 @@ impl Blocks {
             {
                 return Err("a handle whose frame is another's");
             }
-            if parts.is_some() != (entry.place == HandlePlace::Parts) {
+            if parts.is_some() != entry.place.is_parts() {
                 return Err("parts of a handle that is not in parts");
             }
         }

@@ -45,8 +45,11 @@ pub(crate) fn build<Z: GreenZone>(
             layout_config.bank_frames = frames / SUB_ARRAY_GROUPS;
         }
     }
-    if allocator == AllocatorName::LinuxMovable {
-        layout_config.movable_frames_per_node = frames / nodes.len() as u64 / 2;
+    let per_node = frames / nodes.len() as u64;
+    match allocator {
+        AllocatorName::LinuxMovable => layout_config.movable_frames_per_node = per_node / 2,
+        AllocatorName::LinuxGuaranteed => layout_config.movable_frames_per_node = per_node / 8,
+        _ => {}
     }
     let layout = Layout::new(&map, nodes, layout_config);
     let layout = layout.map_err(|e| error(e.to_string()))?;

@@ -20,6 +20,11 @@
 //! frames, as the kernel does for huge pages and page cache, if they are
 //! movable; everything else has failed, is counted, and is not there to be
 //! freed.
+//!
+//! **The guaranteed area.** Of Linux with guaranteed CMA, `ZONE_MOVABLE` takes clean pages of files
+//! alone. A block of 2 MiB or more that no other zone has is put where the fewest of them
+//! are in use, and these are dropped, with no move and no wait; their files' releases then give
+//! nothing back. Reading them again is no request here, but the frames are counted.
 
 use std::cell::RefCell;
 
@@ -36,7 +41,7 @@ use swath_vm::migrate::units::NodeBanks;
 
 use crate::host::callgrind::counted_call;
 use crate::papers::green::machine::allocator::{AllocatorName, GreenZone};
-use crate::papers::green::machine::blocks::{Blocks, NodeOwners};
+use crate::papers::green::machine::blocks::{Blocks, NodeOwners, Tie};
 use crate::papers::green::machine::build::{Linux, Zones, build};
 use crate::papers::green::machine::config::{GreenConfig, GreenError, Interleaved};
 use crate::papers::green::machine::start::Begin;
@@ -59,6 +64,19 @@ const AT_ONCE: usize = 256;
 
 /// Runs whose handles are fetched together.
 const RUNS_AHEAD: usize = 16;
+
+/// A request, and what ties its blocks to their frames.
+#[derive(Clone, Copy)]
+struct Asked {
+    block: BlockRequest,
+    tie: Tie,
+}
+
+impl Asked {
+    const fn cpu(&self) -> u16 {
+        self.block.cpu as u16
+    }
+}
 
 /// True if a run goes on after a look.
 pub type GoOn = bool;
@@ -94,7 +112,9 @@ pub fn drive_from(
     use AllocatorName as Name;
     let course = Course { begin, config, requests, until_us, every_us, observe };
     match config.allocator {
-        Name::Linux | Name::LinuxMovable | Name::LinuxDefrag => course.run::<Linux>(),
+        Name::Linux | Name::LinuxMovable | Name::LinuxDefrag | Name::LinuxGuaranteed => {
+            course.run::<Linux>()
+        }
         Name::Pbs => course.run::<PageZone<Vec<u64>>>(),
         Name::BankArray => course.run::<ArrayBuddy<_>>(),
         Name::BankList => course.run::<ListBuddy<_>>(),
@@ -156,9 +176,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         // A bank that is all hole takes no power.
         let power = BankPower::new(first, layout.bank_frames(), layout.banks(), PowerTable::PAPER);
         let down = vec![false; layout.banks()];
-        // Hysteresis needs each zone by itself; see `NodeBanks`.
-        let is_by_zone = config.daemon.is_some_and(|daemon| daemon.settle_ms > 0);
-        let count = if is_by_zone { layout.zones().len() } else { layout.nodes() };
+        let count = if config.has_daemon_of_zone() { layout.zones().len() } else { layout.nodes() };
         let daemon = config.daemon.map(|plan| {
             Daemon::new(daemon::MigrationConfig {
                 interval_ns: plan.interval_ms * 1_000_000,
@@ -174,7 +192,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 },
             })
         });
-        let mut blocks = Blocks::new(span, config.daemon.is_some());
+        let mut blocks = Blocks::new(span, config.is_guaranteed() || config.daemon.is_some());
         if let Some(begin) = begin {
             begin.place(&mut blocks);
         }
@@ -274,9 +292,9 @@ impl<Z: GreenZone> GreenMachine<Z> {
         let mut rest = stretch.runs;
         while let Some((run, others)) = rest.split_first() {
             let first = run.first.renamed(|id| id + stretch.ids_from);
-            if let ReplayOp::Alloc { id, order, mobility, zone_max, cpu } = first {
-                let request = self.request(order, mobility, zone_max, cpu);
-                self.allocate_run(id, run.count, request)?;
+            if let ReplayOp::Alloc { id, order, mobility, zone_max, cached, cpu } = first {
+                let asked = self.asked(order, mobility, (zone_max, cached), cpu);
+                self.allocate_run(id, run.count, asked)?;
                 rest = others;
             } else {
                 let is_free = |run: &&OpRun| matches!(run.first, ReplayOp::Free { .. });
@@ -289,22 +307,26 @@ impl<Z: GreenZone> GreenMachine<Z> {
         Ok(())
     }
 
-    fn request(
+    fn asked(
         &self,
         order: Order,
         mobility: Mobility,
-        zone_max: ZoneMax,
+        (zone_max, cached): (ZoneMax, bool),
         cpu: u16,
-    ) -> BlockRequest {
+    ) -> Asked {
         let cpu = cpu % self.config.cpus;
+        // What is as large as the blocks of the guaranteed area is not dropped for them.
+        let cached = cached && order < PAGEBLOCK_ORDER && mobility == Mobility::Movable;
+        let tie = if cached { Tie::Cached } else { Tie::of(mobility) };
         let highest = match zone_max {
             ZoneMax::Dma => ZoneKind::Dma,
             ZoneMax::Dma32 => ZoneKind::Dma32,
-            ZoneMax::Normal => ZoneKind::Normal,
-            ZoneMax::Movable => ZoneKind::Movable,
+            ZoneMax::Movable if cached || !self.config.is_guaranteed() => ZoneKind::Movable,
+            ZoneMax::Normal | ZoneMax::Movable => ZoneKind::Normal,
         };
         let node = usize::from(cpu) * self.layout.nodes() / usize::from(self.config.cpus);
-        BlockRequest { order, mobility, highest, node, cpu: cpu.into(), urgent: false }
+        let cpu = cpu.into();
+        Asked { block: BlockRequest { order, mobility, highest, node, cpu, urgent: false }, tie }
     }
 
     /// Serves requests that are alike, with handles from `id` on.
@@ -312,7 +334,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         &mut self,
         mut id: u32,
         mut count: u32,
-        request: BlockRequest,
+        asked: Asked,
     ) -> Result<(), GreenError> {
         while count > 0 {
             let vacant = self.blocks.count_vacant(id, count.min(AT_ONCE as u32));
@@ -321,15 +343,15 @@ impl<Z: GreenZone> GreenMachine<Z> {
             }
             let lacking = |counts: &MachineCounts| counts.failed + counts.split;
             let before = lacking(&self.counts);
-            let served = if request.mobility != Mobility::Movable {
+            let served = if asked.tie == Tie::Fixed {
                 // Whether an unmovable block spoils a section is to be seen before the next.
                 self.counts.requests += 1;
-                self.allocate(id, request)?;
+                self.allocate(id, asked)?;
                 1
             } else {
-                self.allocate_some(id, vacant, request)?
+                self.allocate_some(id, vacant, asked)?
             };
-            if request.order >= PAGEBLOCK_ORDER {
+            if asked.block.order >= PAGEBLOCK_ORDER {
                 let lacked = lacking(&self.counts) - before;
                 self.counts.huge_requests += u64::from(served);
                 self.counts.huge_served += u64::from(served) - lacked;
@@ -343,22 +365,17 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     /// Serves movable requests with vacant handles from `id` on, up to the first that the machine
     /// refuses; returns how many.
-    fn allocate_some(
-        &mut self,
-        id: u32,
-        count: u32,
-        request: BlockRequest,
-    ) -> Result<u32, GreenError> {
+    fn allocate_some(&mut self, id: u32, count: u32, asked: Asked) -> Result<u32, GreenError> {
         let blocks = &mut self.buffer[..count as usize];
         let machine = self.machine.get_mut();
-        let taken = match counted_call(|| machine.allocate_run(request, blocks)) {
+        let taken = match counted_call(|| machine.allocate_run(asked.block, blocks)) {
             Ok(()) => blocks.len(),
             Err((taken, MachineAllocateError::NoBlock { .. })) => taken,
             Err((_, error)) => return Err(self.fault(error)),
         };
-        let (served, BlockRequest { order, cpu, .. }) = (taken as u32, request);
+        let (served, order) = (taken as u32, asked.block.order);
         self.counts.requests += u64::from(served);
-        self.blocks.place(id, &blocks[..taken], order, cpu as u16, true);
+        self.blocks.place(id, &blocks[..taken], order, asked.cpu(), asked.tie);
         let first = self.clock.number;
         for nth in 0..taken {
             if let Some(bank) = self.down_bank(self.buffer[nth]) {
@@ -370,7 +387,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         if served < count {
             self.clock.number += served;
             self.counts.requests += 1;
-            self.allocate_refused(id + served, request)?;
+            self.allocate_refused(id + served, asked)?;
             self.clock.number = first;
             return Ok(served + 1);
         }
@@ -444,33 +461,122 @@ impl<Z: GreenZone> GreenMachine<Z> {
         }
     }
 
-    fn allocate(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
-        let BlockRequest { order, mobility, cpu, .. } = request;
-        let movable = mobility == Mobility::Movable;
-        let Some(start) = self.take(request)? else {
-            self.counts.stalled += 1;
-            return self.allocate_parts(id, request);
-        };
-        self.blocks.place(id, &[start], order, cpu as u16, movable);
-        if !movable {
+    fn allocate(&mut self, id: u32, asked: Asked) -> Result<(), GreenError> {
+        match self.take(asked.block)? {
+            Some(start) => {
+                self.place(id, start, asked);
+                Ok(())
+            }
+            None => self.allocate_without_block(id, asked),
+        }
+    }
+
+    /// Names a block that was taken.
+    fn place(&mut self, id: u32, start: Pfn, asked: Asked) {
+        let order = asked.block.order;
+        self.blocks.place(id, &[start], order, asked.cpu(), asked.tie);
+        if asked.tie == Tie::Fixed {
             self.note_spoiled(start, order);
         }
-        Ok(())
     }
 
     /// Goes on with a request that the machine has just refused.
     #[cold]
-    fn allocate_refused(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
-        self.counts.stalled += 1;
+    fn allocate_refused(&mut self, id: u32, asked: Asked) -> Result<(), GreenError> {
         if self.online_any()? {
-            return self.allocate(id, request);
+            self.counts.stalled += 1;
+            return self.allocate(id, asked);
         }
-        self.allocate_parts(id, request)
+        self.allocate_without_block(id, asked)
+    }
+
+    /// Serves a request for which there is no block: from the guaranteed area, or by single frames.
+    fn allocate_without_block(&mut self, id: u32, asked: Asked) -> Result<(), GreenError> {
+        if let Some(start) = self.take_guaranteed(asked.block)? {
+            self.place(id, start, asked);
+            return Ok(());
+        }
+        self.counts.stalled += 1;
+        self.allocate_parts(id, asked)
+    }
+
+    /// Takes a block out of the guaranteed area, on the request's own node if it has one. What is in the
+    /// way is dropped.
+    fn take_guaranteed(&mut self, request: BlockRequest) -> Result<Option<Pfn>, GreenError> {
+        let BlockRequest { order, mobility, node, cpu, .. } = request;
+        if !self.config.is_guaranteed() || order < PAGEBLOCK_ORDER || order > ORDER_MAX {
+            return Ok(None);
+        }
+        let zones = self.layout.zones().iter().enumerate();
+        let areas = zones.filter(|(_, zone)| zone.kind == ZoneKind::Movable);
+        let mut areas: Vec<(usize, usize, Extent)> =
+            areas.map(|(nth, zone)| (nth, zone.node, zone.span)).collect();
+        areas.sort_by_key(|&(_, of, _)| of != node);
+        for (nth, _, span) in areas {
+            let Some(place) = self.least_cached(span, order) else { continue };
+            self.drop_cached(place, cpu)?;
+            let machine = self.machine.get_mut();
+            machine.drain();
+            let choose = |zone: &mut Z| zone.allocate(order, Mobility::Movable);
+            if let Some(start) = machine.allocate_with(nth, order, mobility, choose) {
+                self.wake(start)?;
+                return Ok(Some(start));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first of the places for a block that have the fewest frames in use, all of which can be dropped.
+    /// O(frames of the span / 64), and a search for each block in use of a place that has fewer than
+    /// those before.
+    fn least_cached(&mut self, span: Extent, order: Order) -> Option<Extent> {
+        let machine = self.machine.get_mut();
+        let mut least: Option<(u64, Extent)> = None;
+        let mut start = span.start.align_up(order.k())?;
+        while start + order.frames() <= span.end() {
+            let place = Extent::new(start, order.frames());
+            start = place.end();
+            let state = machine.frames_state(place);
+            let used = order.frames() - state.free;
+            let is_less = least.is_none_or(|(fewest, _)| used < fewest);
+            if state.present < order.frames() || state.unmovable > 0 || !is_less {
+                continue;
+            }
+            let (mut rest, mut all_cached) = (place, true);
+            while let Some(frame) = machine.next_used(rest).filter(|_| all_cached) {
+                let held = self.blocks.block_of(frame);
+                let held = held.filter(|&(id, ..)| self.blocks.is_cached(id));
+                let end = held.map(|(_, first, order)| (first + order.frames()).min(place.end()));
+                all_cached = end.is_some();
+                rest = Extent::between(end.unwrap_or(place.end()), place.end());
+            }
+            if all_cached {
+                least = Some((used, place));
+            }
+        }
+        least.map(|(_, place)| place)
+    }
+
+    /// Drops all files that have a frame in a place.
+    fn drop_cached(&mut self, place: Extent, cpu: usize) -> Result<(), GreenError> {
+        while let Some(frame) = self.machine.get_mut().next_used(place) {
+            let held = self.blocks.block_of(frame);
+            let dropped = held.map_or_else(Vec::new, |(id, ..)| self.blocks.drop_cached(id));
+            if dropped.is_empty() {
+                return Err(self.fault(format_args!("frame {frame} cannot be dropped")));
+            }
+            for extent in dropped {
+                let freed = self.machine.get_mut().free(extent, cpu);
+                freed.map_err(|error| self.fault(error))?;
+                self.counts.dropped_frames += extent.count;
+            }
+        }
+        Ok(())
     }
 
     /// Serves a request for which there is no block by single frames, if the kernel would.
-    fn allocate_parts(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
-        let BlockRequest { order, mobility, cpu, .. } = request;
+    fn allocate_parts(&mut self, id: u32, asked: Asked) -> Result<(), GreenError> {
+        let BlockRequest { order, mobility, .. } = asked.block;
         // Longer ones than a zone's no kernel gives in parts: only a recording that was made up
         // asks for them.
         if mobility != Mobility::Movable || order <= COSTLY_ORDER || order > ORDER_MAX {
@@ -480,10 +586,10 @@ impl<Z: GreenZone> GreenMachine<Z> {
         }
         let mut frames = Vec::new();
         for _ in 0..order.frames() {
-            match self.take(BlockRequest { order: Order::BASE, ..request })? {
+            match self.take(BlockRequest { order: Order::BASE, ..asked.block })? {
                 Some(frame) => frames.push(frame),
                 None => {
-                    self.give(&frames, Order::BASE, cpu as u16)?;
+                    self.give(&frames, Order::BASE, asked.cpu())?;
                     self.counts.failed += 1;
                     self.blocks.fail(id);
                     return Ok(());
@@ -491,7 +597,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
             }
         }
         self.counts.split += 1;
-        self.blocks.place_parts(id, frames, order, cpu as u16);
+        self.blocks.place_parts(id, frames, order, asked.cpu(), asked.tie);
         Ok(())
     }
 
@@ -560,7 +666,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
             let ways = if self.config.interleaving == Interleaved::None { 1 } else { 2 };
             let mut budgets = vec![plan.budget_frames * ways; self.layout.nodes()];
             for nth in 0..self.daemons.len() {
-                self.step_daemon(nth, plan.settle_ms > 0, &mut budgets)?;
+                self.step_daemon(nth, &mut budgets)?;
             }
             for node in 0..self.layout.nodes() {
                 if !Z::RESTS && self.free_in(node) < self.layout.bank_frames() {
@@ -581,14 +687,9 @@ impl<Z: GreenZone> GreenMachine<Z> {
     }
 
     /// Steps the nth daemon, of a zone or of a node, by what the node's budget has left.
-    fn step_daemon(
-        &mut self,
-        nth: usize,
-        is_of_zone: bool,
-        budgets: &mut [u64],
-    ) -> Result<(), GreenError> {
+    fn step_daemon(&mut self, nth: usize, budgets: &mut [u64]) -> Result<(), GreenError> {
         let now_ns = self.clock.now_us() * 1000;
-        let (banks, node) = match is_of_zone {
+        let (banks, node) = match self.config.has_daemon_of_zone() {
             true => (NodeBanks::of_zone(&self.machine, nth, 0), self.layout.zones()[nth].node),
             false => (NodeBanks::new(&self.machine, nth, 0), nth),
         };

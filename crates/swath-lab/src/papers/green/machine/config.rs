@@ -140,6 +140,17 @@ impl GreenConfig {
             daemon: None,
         }
     }
+
+    /// Returns true if an area is lent to clean pages of files alone.
+    pub(crate) fn is_guaranteed(&self) -> bool {
+        self.allocator == AllocatorName::LinuxGuaranteed
+    }
+
+    /// Returns true if each zone has a daemon by itself: hysteresis needs that, and nothing may be moved into a
+    /// guaranteed area.
+    pub(crate) fn has_daemon_of_zone(&self) -> bool {
+        self.is_guaranteed() || self.daemon.is_some_and(|daemon| daemon.settle_ms > 0)
+    }
 }
 
 /// Reasons why a run ends early.

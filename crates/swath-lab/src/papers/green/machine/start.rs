@@ -6,7 +6,7 @@ use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{ByteRange, Mobility};
 use swath_trace::machine::{Snapshot, UnknownFrames};
 
-use crate::papers::green::machine::blocks::Blocks;
+use crate::papers::green::machine::blocks::{Blocks, Tie};
 use crate::papers::green::pages::requests::HeldBlock;
 
 /// The most frames of memory, from the first to the last: 1 TiB.
@@ -240,14 +240,14 @@ impl Begin<'_> {
         for (id, &block) in (0..).zip(self.held) {
             let HeldBlock { start, order } = block;
             if let Some(mobility) = self.owner(block) {
-                blocks.place(id, &[start], order, 0, mobility == Mobility::Movable);
+                blocks.place(id, &[start], order, 0, Tie::of(mobility));
                 held.push(Extent::new(start, order.frames()));
             }
         }
         held.sort_unstable_by_key(|block| block.start);
         let mut id = self.handles_from;
         self.start.blocks(&held, &mut |start, order, mobility| {
-            blocks.place(id, &[start], order, 0, mobility == Mobility::Movable);
+            blocks.place(id, &[start], order, 0, Tie::of(mobility));
             id += 1;
         });
     }

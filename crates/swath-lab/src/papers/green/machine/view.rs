@@ -39,6 +39,9 @@ pub struct MachineCounts {
     /// Those of them that got one block.
     #[serde(default)]
     pub huge_served: u64,
+    /// Frames of files that were dropped to make room for a huge page.
+    #[serde(default)]
+    pub dropped_frames: u64,
 }
 
 /// The state of the machine at some time.

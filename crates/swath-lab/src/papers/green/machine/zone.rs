@@ -39,7 +39,9 @@ pub(crate) fn zone(
     use AllocatorName as Name;
     let place = place(map, span, bank_frames)?;
     Ok(match name {
-        Name::Linux | Name::LinuxMovable | Name::LinuxDefrag => Box::new(linux(&place)?),
+        Name::Linux | Name::LinuxMovable | Name::LinuxDefrag | Name::LinuxGuaranteed => {
+            Box::new(linux(&place)?)
+        }
         Name::Pbs => Box::new(<PageZone<Vec<u64>> as GreenZone>::build(&place, name)?),
         Name::BankArray => Box::new(ArrayBuddy::build(&place, name)?),
         Name::BankList => Box::new(ListBuddy::build(&place, name)?),
@@ -60,7 +62,7 @@ pub(crate) fn storage_words(
     let place = place(map, span, bank_frames)?;
     match name {
         Name::Pbs => <PageZone<Vec<u64>> as GreenZone>::storage_words(&place, name),
-        Name::Linux | Name::LinuxMovable | Name::LinuxDefrag => {
+        Name::Linux | Name::LinuxMovable | Name::LinuxDefrag | Name::LinuxGuaranteed => {
             <LinuxZone<_, FallbackTally> as GreenZone>::storage_words(&place, name)
         }
         Name::BankArray => <ArrayBuddy<_> as GreenZone>::storage_words(&place, name),

@@ -242,9 +242,9 @@ impl PageLoad {
             Mobility::Unmovable if self.random.random::<u32>() % 256 == 0 => ZoneMax::Dma32,
             _ => ZoneMax::Normal,
         };
-        let (order, Owner { mobility, cpu }) = (Order::known(order), owner);
+        let (order, Owner { mobility, cached, cpu }) = (Order::known(order), owner);
         self.used += order.frames();
-        self.push(ReplayOp::Alloc { id, order, mobility, zone_max, cpu }, 1);
+        self.push(ReplayOp::Alloc { id, order, mobility, zone_max, cached, cpu }, 1);
     }
 
     /// Requests a block, for which there is room, for an owner with other handles.
@@ -259,7 +259,8 @@ impl PageLoad {
         let (order, mobility, zone_max) = (Order::BASE, Mobility::Movable, ZoneMax::Movable);
         let mut handles = std::mem::take(&mut self.handles);
         row.extend(&mut handles, count, |id, count| {
-            self.push(ReplayOp::Alloc { id, order, mobility, zone_max, cpu }, count);
+            let op = ReplayOp::Alloc { id, order, mobility, zone_max, cached: false, cpu };
+            self.push(op, count);
         });
         self.handles = handles;
         self.used += u64::from(count);
@@ -292,7 +293,7 @@ impl PageLoad {
             return;
         }
         let id = self.handles.single();
-        self.request(id, order, Owner { mobility, cpu });
+        self.request(id, order, Owner { mobility, cached: false, cpu });
         if mobility == Mobility::Reclaimable {
             self.reclaimable.push((id, order));
             self.reclaimable_frames += 1 << order;
@@ -325,7 +326,7 @@ impl PageLoad {
 
     /// Reads a file of so many frames into the page cache.
     fn read_file(&mut self, frames: u64) {
-        let owner = Owner { mobility: Mobility::Movable, cpu: self.cpu() };
+        let owner = Owner { mobility: Mobility::Movable, cached: true, cpu: self.cpu() };
         let mut file = CachedFile { blocks: HandleRow::default(), frames: 0 };
         let mut left = frames;
         while left > 0 {
@@ -387,7 +388,7 @@ impl PageLoad {
     }
 
     fn add_kernel(&mut self, process: &mut Process, order: u8) {
-        let owner = Owner { mobility: Mobility::Unmovable, cpu: process.cpu };
+        let owner = Owner { mobility: Mobility::Unmovable, cached: false, cpu: process.cpu };
         if self.make_room(order) {
             self.request_in(&mut process.kernel, order, owner);
             process.frames += 1 << order;
@@ -417,7 +418,7 @@ impl PageLoad {
             if !self.make_room(order) {
                 break;
             }
-            let owner = Owner { mobility: Mobility::Movable, cpu: process.cpu };
+            let owner = Owner { mobility: Mobility::Movable, cached: false, cpu: process.cpu };
             self.request_in(&mut process.anonymous, order, owner);
             self.add_grown(process, 1 << order, huge);
         }
@@ -548,7 +549,7 @@ impl PageLoad {
                 self.push(ReplayOp::Free { id }, 1);
                 // There is room: a frame was just given back.
                 self.used -= 1;
-                self.request(id, 0, Owner { mobility: Mobility::Movable, cpu });
+                self.request(id, 0, Owner { mobility: Mobility::Movable, cached: false, cpu });
             }
         }
     }

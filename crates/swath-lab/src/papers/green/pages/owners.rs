@@ -8,6 +8,8 @@ use crate::papers::green::pages::handles::HandleRow;
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {
     pub(crate) mobility: Mobility,
+    /// True for a file in the page cache.
+    pub(crate) cached: bool,
     pub(crate) cpu: u16,
 }
 

@@ -64,6 +64,8 @@ pub enum ReplayOp {
         mobility: Mobility,
         /// The highest zone that may serve it.
         zone_max: ZoneMax,
+        /// True for a clean page of a file, which can be dropped at once and read again.
+        cached: bool,
         /// The processor that asks.
         cpu: u16,
     },
@@ -79,8 +81,8 @@ impl ReplayOp {
     #[must_use]
     pub fn renamed(self, rename: impl Fn(u32) -> u32) -> Self {
         match self {
-            Self::Alloc { id, order, mobility, zone_max, cpu } => {
-                Self::Alloc { id: rename(id), order, mobility, zone_max, cpu }
+            Self::Alloc { id, order, mobility, zone_max, cached, cpu } => {
+                Self::Alloc { id: rename(id), order, mobility, zone_max, cached, cpu }
             }
             Self::Free { id } => Self::Free { id: rename(id) },
         }
@@ -463,8 +465,15 @@ impl Pairing {
             sink(TimedOp { time_us: 0, op: ReplayOp::Free { id } });
         }
         let id = blocks.add(start.raw(), order);
-        let (mobility, zone_max) = (Mobility::Movable, ZoneMax::Movable);
-        sink(TimedOp { time_us: 0, op: ReplayOp::Alloc { id, order, mobility, zone_max, cpu: 0 } });
+        let op = ReplayOp::Alloc {
+            id,
+            order,
+            mobility: Mobility::Movable,
+            zone_max: ZoneMax::Movable,
+            cached: false,
+            cpu: 0,
+        };
+        sink(TimedOp { time_us: 0, op });
         self.counts.peak_frames = self.counts.peak_frames.max(self.blocks.frames);
     }
 
@@ -484,7 +493,7 @@ impl Pairing {
             return Ok(());
         }
         match change {
-            PageChange::Alloc { start, order, migrate_type, zone_max } => {
+            PageChange::Alloc { start, order, migrate_type, zone_max, read_ahead: cached } => {
                 blocks.release(start.raw(), order, gone, &mut |_| {});
                 for (id, parted) in gone.drain(..) {
                     counts.frees += 1;
@@ -498,7 +507,7 @@ impl Pairing {
                 counts.peak_frames = counts.peak_frames.max(blocks.frames);
                 // The reserves serve requests, but no request names them.
                 let mobility = mobility_of(migrate_type).unwrap_or(Mobility::Unmovable);
-                let op = ReplayOp::Alloc { id, order, mobility, zone_max, cpu };
+                let op = ReplayOp::Alloc { id, order, mobility, zone_max, cached, cpu };
                 sink(TimedOp { time_us, op });
             }
             PageChange::Free { start, order } => {
@@ -593,6 +602,7 @@ mod tests {
             order,
             migrate_type: MigrateType::MOVABLE,
             zone_max: ZoneMax::Movable,
+            read_ahead: false,
         };
         let event = |start| Ok(PageEvent { time_us: 0, cpu: 0, change: change(start) });
         for (count, fits) in [(100, true), (101, false)] {
