@@ -66,16 +66,21 @@ fn print_runs(what: &str, runs: &Histogram) {
 struct RequestMix {
     /// By order, and by migrate type: unmovable, movable, reclaimable, a reserve.
     counts: [[u64; 4]; ORDER_MAX.k() as usize + 1],
+    /// Of those that read a file ahead, their number and frames.
+    read_ahead: (u64, u64),
 }
 
 impl RequestMix {
     const NAMES: [&'static str; 4] = ["unmovable", "movable", "reclaimable", "reserve"];
 
     fn count(&mut self, change: PageChange) {
-        if let PageChange::Alloc { order, migrate_type, .. } = change
+        if let PageChange::Alloc { order, migrate_type, read_ahead, .. } = change
             && let Some(row) = self.counts.get_mut(order.k() as usize)
         {
             row[usize::from(migrate_type.number()).min(3)] += 1;
+            let (requests, frames) = &mut self.read_ahead;
+            *requests += u64::from(read_ahead);
+            *frames = frames.saturating_add(u64::from(read_ahead) * order.frames());
         }
     }
 
@@ -107,6 +112,11 @@ impl RequestMix {
             let share = 100.0 * frames(order, row) / all;
             lines.push(format!("  order {order:<6}{cells}   {share:>12.1}%"));
         }
+        let (requests, read) = self.read_ahead;
+        if requests > 0 {
+            let share = 100.0 * read as f64 / all;
+            lines.push(format!("  read ahead  {requests:>26}{:>29}{share:>12.1}%", ""));
+        }
         lines
     }
 }
@@ -136,7 +146,9 @@ fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
             "{}",
             serde_json::json!({ "facts": head.facts, "program": head.program,
                                 "whole_system": head.whole_system, "cpus": head.cpus,
-                                "events": kinds, "requests": mix.rows(), "duration_us": duration_us,
+                                "events": kinds, "requests": mix.rows(),
+                                "read_ahead": { "requests": mix.read_ahead.0, "frames": mix.read_ahead.1 },
+                                "duration_us": duration_us,
                                 "lost": lost, "replay": replayed })
         );
         return Ok(());

@@ -390,7 +390,8 @@ fn files_are_dropped_for_huge_requests() {
     ops.extend((full..full + AREA / 4).map(|id| alloc(id, 2, Mobility::Movable, true)));
     let files = full + AREA / 4;
     let huge = AREA / 512 + 8;
-    let mobility = |nth: u32| if nth % 3 == 0 { Mobility::Unmovable } else { Mobility::Movable };
+    let mobility =
+        |nth: u32| if nth.is_multiple_of(3) { Mobility::Unmovable } else { Mobility::Movable };
     ops.extend((0..huge).map(|nth| alloc(files + nth, 9, mobility(nth), false)));
     let end_us = ops.len() as u64;
     let ids = 0..end_us as u32;

@@ -194,7 +194,16 @@ impl<Z: GreenZone> GreenMachine<Z> {
         });
         let mut blocks = Blocks::new(span, config.is_guaranteed() || config.daemon.is_some());
         if let Some(begin) = begin {
-            begin.place(&mut blocks);
+            // In the guaranteed area nothing but files can have been movable.
+            let is_guaranteed = config.is_guaranteed();
+            let is_lent = |frame| {
+                let zone = layout.zone_of(frame).filter(|_| is_guaranteed);
+                zone.is_some_and(|zone| layout.zones()[zone].kind == ZoneKind::Movable)
+            };
+            begin.place(&mut blocks, &|start, order, mobility| match Tie::of(mobility) {
+                Tie::Movable if order < PAGEBLOCK_ORDER && is_lent(start) => Tie::Cached,
+                tie => tie,
+            });
         }
         let mut green = Self {
             config,

@@ -234,20 +234,20 @@ impl Begin<'_> {
         (order <= ORDER_MAX).then(|| self.start.owner(start, order)).flatten()
     }
 
-    /// Gives every frame in use to a handle. O(frames in use).
-    pub(crate) fn place(&self, blocks: &mut Blocks) {
+    /// Gives every frame in use to a handle, `tie` saying what ties a block there. O(frames in use).
+    pub(crate) fn place(&self, blocks: &mut Blocks, tie: &dyn Fn(Pfn, Order, Mobility) -> Tie) {
         let mut held = Vec::new();
         for (id, &block) in (0..).zip(self.held) {
             let HeldBlock { start, order } = block;
             if let Some(mobility) = self.owner(block) {
-                blocks.place(id, &[start], order, 0, Tie::of(mobility));
+                blocks.place(id, &[start], order, 0, tie(start, order, mobility));
                 held.push(Extent::new(start, order.frames()));
             }
         }
         held.sort_unstable_by_key(|block| block.start);
         let mut id = self.handles_from;
         self.start.blocks(&held, &mut |start, order, mobility| {
-            blocks.place(id, &[start], order, 0, Tie::of(mobility));
+            blocks.place(id, &[start], order, 0, tie(start, order, mobility));
             id += 1;
         });
     }
