@@ -50,8 +50,8 @@ fn a_front_frees_in_every_unit_until_a_slot_is_returned() {
         match free(block) {
             Freed::Done => {}
             // SAFETY: the front has just said so.
-            Freed::Full if unsafe { front.put_back(block.as_ptr()) } => heap.settle(block),
-            Freed::Full => {}
+            Freed::Full(slot) if !unsafe { front.put_back(slot) } => heap.settle(slot),
+            Freed::Full(_) => {}
             Freed::No => panic!("unit {}", unit_of(block)),
         }
         arena.pool.check().unwrap();

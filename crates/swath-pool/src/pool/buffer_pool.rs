@@ -311,14 +311,6 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         self.superblocks()[index as usize].position(granule.wrapping_sub(first))
     }
 
-    /// Makes a slot free with its superblock, of whose units it does not begin in the first, and returns true if
-    /// something is to be done.
-    #[inline(never)]
-    pub(crate) fn put_back_inner(&self, granule: usize) -> bool {
-        self.first_of(granule)
-            .is_some_and(|(index, superblock)| superblock.free_slot(self.position(index, granule)))
-    }
-
     /// Returns the address of a unit.
     #[inline]
     pub(crate) fn unit_start(&self, index: u32) -> NonNull<u8> {
