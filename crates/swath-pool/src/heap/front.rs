@@ -39,7 +39,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     ///
     /// # Safety
     /// While this is used: the slot is that of a heap of the pool, which only this thread uses, or
-    /// [`NOBODYS`](HeapSlot::NOBODYS), in which case the pool's memory may be all zero, too.
+    /// [`NOBODYS`](HeapSlot::NOBODYS), in which case the pool may be [`BufferPool::NOTHING`], too.
     #[inline(always)]
     #[must_use]
     pub unsafe fn new(pool: *const BufferPool<'m, L, S>, slot: NonNull<HeapSlot>) -> Self {
@@ -65,7 +65,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         let caches = &self.slot().caches;
         let top = caches.top(class);
         let CachedSlot { granule, address } = caches.read(top);
-        // SAFETY: the pool is there, as `new` says, or its memory is zero, of which this is some pointer.
+        // SAFETY: the pool is there, as `new` says, or is `NOTHING`, of which this is some pointer.
         let block = unsafe { BufferPool::granule_start(self.pool, granule) };
         if block.addr() != address {
             return None;
@@ -83,8 +83,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     #[inline(always)]
     #[must_use]
     pub fn take_segment(self, size: usize) -> Option<NonNull<u8>> {
-        // None of those with guards was kept.
-        let units = size.div_ceil(UNIT_BYTES);
+        // None of those with guards was kept, and none of 0, which the last bytes of all are rounded to.
+        let units = size.wrapping_add(UNIT_BYTES - 1) / UNIT_BYTES;
         let first = self.slot().kept.short.take(units)?;
         // SAFETY: a heap that has kept something is one of a pool.
         let pool = unsafe { &*self.pool };
@@ -119,7 +119,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     unsafe fn free_if(self, block: *mut u8, is_of: impl FnOnce(u8) -> bool) -> Freed {
         // SAFETY: as for `take`.
         let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
-        // SAFETY: as above; memory that is zero has no granules.
+        // SAFETY: as above; `NOTHING` has no granules.
         let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
         let Some(superblock) = superblock else { return Freed::No };
         let front = superblock.front();
@@ -156,7 +156,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     pub unsafe fn return_slot(self, block: *mut u8) -> bool {
         // SAFETY: as for `take`.
         let granule = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) }.granule;
-        // SAFETY: as above; memory that is zero has no granules.
+        // SAFETY: as above; `NOTHING` has no granules.
         let superblock = unsafe { BufferPool::superblock_at(self.pool, granule) };
         let Some(superblock) = superblock else { return false };
         let owner = superblock.owner();
@@ -178,7 +178,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     pub unsafe fn free_segment(self, block: *mut u8) -> bool {
         // SAFETY: as for `take`.
         let granule = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) }.granule;
-        // SAFETY: as above; memory that is zero has no granules.
+        // SAFETY: as above; `NOTHING` has no granules.
         let superblock = unsafe { BufferPool::superblock_at(self.pool, granule) };
         superblock.is_some_and(|superblock| {
             self.keep_segment(granule, superblock, |kept| kept.is_quick())
