@@ -168,12 +168,12 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         unsafe { &*self.pool }.free_remote(index, superblock, granule)
     }
 
-    /// Ends the segment that `block` is, which lies at a multiple of a unit, keeps its units and returns true, if it is a
-    /// short one for which the heap has room: of these one in 256 is left to [`LocalHeap::free`](crate::LocalHeap::free),
-    /// so that a caller who looks at a clock there comes by. Else nothing has changed. Any such pointer may be tried.
+    /// Ends the segment that `block` is, keeps its units and returns true, if it is a short one for which the heap has room:
+    /// of these one in 256 is left to [`LocalHeap::free`](crate::LocalHeap::free), so that a caller who looks at a clock
+    /// there comes by. Else nothing has changed. Any pointer to the first byte of a unit may be tried.
     ///
     /// # Safety
-    /// As for [`free`](Self::free).
+    /// As for [`free`](Self::free), and `block` lies at a multiple of [`UNIT_BYTES`].
     #[inline(always)]
     pub unsafe fn free_segment(self, block: *mut u8) -> bool {
         // SAFETY: as for `take`.

@@ -332,10 +332,6 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     #[inline(never)]
     unsafe fn free_slowly(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
-        // SAFETY: as the caller says.
-        if unsafe { self.front().return_slot(block.as_ptr()) } {
-            return Ok(());
-        }
         let cached = self.pool.cached_slot(block.addr().get());
         let unit = cached.granule >> UNIT_GRANULES_SHIFT;
         match self.pool.superblocks().get(unit) {

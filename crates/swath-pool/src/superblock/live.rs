@@ -79,21 +79,17 @@ impl<'m> LiveBits<'m> {
     /// Clears those of `bits` that are live, as the owner, and returns them; the rest as for
     /// [`among`](Self::among).
     pub(crate) fn clear_among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
+        let live = self.among(first, index, shift, bits);
+        let first = first + ((64 * index) << shift);
         if shift == 0 {
-            let live = self.among(first, index, shift, bits);
-            self.clear(first + 64 * index, live);
+            self.clear(first, live);
             return live;
         }
-        let first = first + ((64 * index) << shift);
-        let (mut rest, mut live) = (bits, 0);
+        let mut rest = live;
         while rest != 0 {
-            let bit = rest.trailing_zeros() as usize;
+            let granule = first + ((rest.trailing_zeros() as usize) << shift);
+            self.clear(granule, 1 << (granule % 64));
             rest &= rest - 1;
-            let granule = first + (bit << shift);
-            if self.has(granule) {
-                self.clear(granule, 1 << (granule % 64));
-                live |= 1 << bit;
-            }
         }
         live
     }

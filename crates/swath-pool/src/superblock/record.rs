@@ -278,16 +278,12 @@ impl Superblock {
         let slots = self.slots.load(Relaxed);
         // Of a record that was overwritten nothing is free.
         let Some(class) = self.class() else { return slots };
-        let (mut free, mut words) = (0, OPEN[class]);
-        while words != 0 {
-            let index = words.trailing_zeros() as usize % WORDS;
-            words &= words - 1;
-            let bits = self.free[index].load(Relaxed) & STARTS[class][index];
-            if bits != 0 {
-                free += (bits & !live.among(first, index, LAYOUTS[class].shift, bits)).count_ones();
-            }
-        }
-        slots.saturating_sub(free)
+        let free =
+            self.free.iter().zip(&STARTS[class]).enumerate().map(|(index, (word, starts))| {
+                let free = word.load(Relaxed) & starts;
+                (free & !live.among(first, index, LAYOUTS[class].shift, free)).count_ones()
+            });
+        slots.saturating_sub(free.sum())
     }
 
     /// Sets the summary and the count from the bits, as the owner.
