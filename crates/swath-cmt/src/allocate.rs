@@ -9,13 +9,13 @@ use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
-use swath_pool::{BufferFreeError, Freed, SLOT_BYTES_MAX};
+use swath_pool::{BufferFreeError, Freed, SLOT_BYTES_MAX, UNIT_BYTES, Unplaced};
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::foreign::{Foreign, foreign};
 use crate::process::background;
 use crate::process::begin::process;
-use crate::process::own::{own_front, own_heap, with_thread};
+use crate::process::own::{OwnFront, own_front, own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
 use crate::report::report;
@@ -239,44 +239,68 @@ pub unsafe fn free(block: NonNull<u8>) {
 /// As for [`free`], unless it is null.
 #[inline(always)]
 pub(crate) unsafe fn free_or_null(block: *mut u8) {
+    let front = own_front();
     // SAFETY: as the caller says.
-    match unsafe { own_front().free(block) } {
+    match unsafe { front.free(block) } {
         Freed::Done => {}
         // SAFETY: the front says so.
-        Freed::Full => unsafe { put_back(block) },
+        Freed::Full(slot) => unsafe { put_back(slot, front) },
         // SAFETY: as the caller says, and nothing has changed.
-        Freed::No => unsafe { free_segment(block) },
+        Freed::No => unsafe { free_other(block, front) },
     }
 }
 
-/// The cache is full without `block`, which was just freed.
+/// The cache is full without a slot that was just freed.
 ///
 /// # Safety
 /// The thread's front has just said so.
 #[inline(never)]
-pub(crate) unsafe extern "C" fn put_back(block: *mut u8) {
+pub(crate) unsafe extern "C" fn put_back(slot: Unplaced, front: OwnFront) {
     // SAFETY: as the caller says.
-    if unsafe { own_front().put_back(block) } {
-        settle(block);
+    if !unsafe { front.put_back(slot) } {
+        settle(slot);
     }
 }
 
-/// Something is to be done after the free of `block`.
+/// Something is left to do after the free of a slot.
 #[cold]
 #[inline(never)]
-extern "C" fn settle(block: *mut u8) {
-    if let (Some(heap), Some(block)) = (own_heap(), NonNull::new(block)) {
-        heap.settle(block);
+extern "C" fn settle(slot: Unplaced) {
+    if let Some(heap) = own_heap() {
+        heap.settle(slot);
     }
 }
 
 /// # Safety
 /// As for [`free_or_null`].
 #[inline(never)]
-unsafe extern "C" fn free_segment(block: *mut u8) {
+unsafe extern "C" fn free_other(block: *mut u8, front: OwnFront) {
+    if block.addr().is_multiple_of(UNIT_BYTES) {
+        // SAFETY: as the caller says.
+        unsafe { free_segment(block, front) };
+    } else {
+        // SAFETY: as the caller says.
+        unsafe { return_slot(block, front) };
+    }
+}
+
+/// # Safety
+/// As for [`free_or_null`]; the block lies at a multiple of a unit.
+#[inline(never)]
+unsafe extern "C" fn free_segment(block: *mut u8, front: OwnFront) {
     // SAFETY: as the caller says.
-    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_short_segment(block) };
-    if !own_heap().is_some_and(freed) {
+    if !unsafe { front.free_segment(block) } {
+        // SAFETY: as the caller says, and nothing has changed.
+        unsafe { free_slot(block) };
+    }
+}
+
+/// # Safety
+/// As for [`free_or_null`].
+#[inline(never)]
+unsafe extern "C" fn return_slot(block: *mut u8, front: OwnFront) {
+    // SAFETY: as the caller says.
+    if !unsafe { front.return_slot(block) } {
         // SAFETY: as the caller says, and nothing has changed.
         unsafe { free_slot(block) };
     }

@@ -168,7 +168,7 @@ pub unsafe fn delete(block: *mut c_void, told: &Told) {
     match freed {
         Freed::Done => {}
         // SAFETY: the front says so.
-        Freed::Full => unsafe { put_back(address) },
+        Freed::Full(slot) => unsafe { put_back(slot, front) },
         // SAFETY: as the caller says, and nothing has changed.
         Freed::No => unsafe { delete_slowly(address, told) },
     }

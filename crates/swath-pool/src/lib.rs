@@ -9,7 +9,7 @@ mod source;
 mod superblock;
 
 pub use error::{BufferAllocateError, BufferFreeError, BufferPoolError, BufferResizeError};
-pub use heap::front::{Freed, Front};
+pub use heap::front::{Freed, Front, Unplaced};
 pub use heap::local::LocalHeap;
 pub use heap::slot::HeapSlot;
 pub use options::BufferOptions;

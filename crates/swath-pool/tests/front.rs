@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use swath_pool::*;
 
-use crate::support::arena;
+use crate::support::{Pool, arena};
 
 /// Slots of the longest superblocks, which have units beside the first.
 const LONG: usize = SLOT_BYTES_MAX;
@@ -50,11 +50,63 @@ fn a_front_frees_in_every_unit_until_a_slot_is_returned() {
         match free(block) {
             Freed::Done => {}
             // SAFETY: the front has just said so.
-            Freed::Full if unsafe { front.put_back(block.as_ptr()) } => heap.settle(block),
-            Freed::Full => {}
+            Freed::Full(slot) if !unsafe { front.put_back(slot) } => heap.settle(slot),
+            Freed::Full(_) => {}
             Freed::No => panic!("unit {}", unit_of(block)),
         }
         arena.pool.check().unwrap();
     }
+    assert_eq!(arena.pool.stats().live_bytes, 0);
+}
+
+/// Where there is no pool yet, nothing is served, and no pointer is taken.
+#[test]
+fn nobodys_front_serves_and_takes_nothing() {
+    let (slot, pool) = (HeapSlot::NOBODYS, Pool::NOTHING);
+    // SAFETY: nobody's heap, and no pool.
+    let front = unsafe { Front::new(pool.as_ptr(), NonNull::from(&slot)) };
+    assert!((0..=SLOT_BYTES_MAX).all(|size| front.allocate(size).is_none()));
+    for size in [SLOT_BYTES_MAX + 1, UNIT_BYTES, 16 * UNIT_BYTES, usize::MAX] {
+        assert!(front.take_segment(size).is_none(), "{size} bytes");
+    }
+    for address in [0, 1, 16, 17, UNIT_BYTES, UNIT_BYTES + 1, usize::MAX - 15, usize::MAX] {
+        let block = std::ptr::without_provenance_mut(address);
+        // SAFETY: none of these is a block, so that none is freed.
+        let (freed, returned) = unsafe { (front.free(block), front.return_slot(block)) };
+        assert_eq!((freed, returned), (Freed::No, false), "{address:#x}");
+        // SAFETY: as above.
+        let ended = address % UNIT_BYTES == 0 && unsafe { front.free_segment(block) };
+        assert!(!ended, "{address:#x}");
+    }
+}
+
+/// A front returns what is in use of another heap, once, in the first unit of a superblock; and no slot of its own, no
+/// free one, no segment and nothing between.
+#[test]
+fn a_front_returns_another_heaps_slots_alone() {
+    let arena = arena(256, 2, BufferOptions::default());
+    let [mut heap, other] = [arena.pool.attach().unwrap(), arena.pool.attach().unwrap()];
+    // SAFETY: the heaps' own slots, which are used by this thread alone.
+    let [own, others] =
+        [&heap, &other].map(|heap| unsafe { Front::new(&raw const arena.pool, heap.as_raw()) });
+    let [short, long, segment] =
+        [100, LONG, 2 * UNIT_BYTES].map(|size| heap.allocate(size, 16).unwrap().as_ptr());
+    // SAFETY: not used after the return that succeeds.
+    let returned = |front: Front<'_, '_, _, _>, block| unsafe { front.return_slot(block) };
+    for block in [short, long, segment] {
+        assert!(!returned(own, block), "its own");
+    }
+    for block in [short.wrapping_add(1), short.wrapping_add(16), segment] {
+        assert!(!returned(others, block), "no slot");
+    }
+    assert!(returned(others, short) && !returned(others, short), "once");
+    assert!(!returned(own, short), "returned already");
+    assert!(returned(others, long), "the first unit's");
+    arena.pool.check().unwrap();
+    heap.collect();
+    assert!(!returned(others, short), "free");
+    // SAFETY: not used after.
+    unsafe { heap.free(NonNull::new(segment).unwrap()).unwrap() };
+    arena.pool.check().unwrap();
     assert_eq!(arena.pool.stats().live_bytes, 0);
 }

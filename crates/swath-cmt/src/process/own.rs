@@ -12,9 +12,12 @@ use crate::process::thread::{Local, Thread};
 use crate::process::words::{self, ENDED};
 use crate::source::backing::Backing;
 
+/// The front of a thread's heap.
+pub(crate) type OwnFront = Front<'static, 'static, Futex, Backing>;
+
 /// Returns the front of the thread's heap, which serves nothing if the thread has none or is hardened.
 #[inline(always)]
-pub(crate) fn own_front() -> Front<'static, 'static, Futex, Backing> {
+pub(crate) fn own_front() -> OwnFront {
     let (heap, pool) = words::heap_and_pool();
     // SAFETY: `enter` put the heap there, with its pool; only this thread uses it, and it
     // is there until the word is nobody's again; callers keep it for one call.
@@ -76,8 +79,13 @@ fn enter(process: &'static Process) -> Option<NonNull<Thread>> {
     unsafe { place.write(thread) };
     // SAFETY: written just now.
     let heap = unsafe { place.as_ref() };
-    let slot = if heap.is_hardened() { words::nobodys() } else { heap.heap.as_raw() };
-    words::set(place.as_ptr().expose_provenance(), slot, &process.pool);
+    // Of a hardened thread no call is the front's.
+    let (slot, pool) = if heap.is_hardened() {
+        (words::nobodys(), words::no_pool())
+    } else {
+        (heap.heap.as_raw(), &raw const process.pool)
+    };
+    words::set(place.as_ptr().expose_provenance(), slot, pool);
     // Only from now on: it may allocate.
     // SAFETY: the key was made before the process began.
     unsafe { libc::pthread_setspecific(process.key, place.as_ptr().cast()) };

@@ -1,8 +1,8 @@
 //! Three words for each thread, found by an instruction each and one for all: the addresses of its state, of
 //! its processor heap, and of the pool.
 //!
-//! The second is that of a heap always, and the third that of a pool or of zeroes, so that to allocate and to
-//! free need not ask if there is one. A thread without a heap reads zeroes that are never written, not the
+//! The second is that of a heap always, and the third that of a pool or of nothing, so that to allocate and to
+//! free need not ask if there is one. A thread without a heap reads what is never written, not the
 //! place where the first call of another is about to make the pool.
 //! `thread_local!` in a shared library asks the dynamic linker at each use. The initial-exec
 //! model, which a library that is loaded with its program may use, is an offset from the
@@ -56,7 +56,7 @@ mod word {
         value
     }
 
-    /// Returns the thread's heap, or [`NOBODYS`](super::NOBODYS), and its pool, or zeroes.
+    /// Returns the thread's heap, or [`NOBODYS`](super::NOBODYS), and its pool, or [`NO_POOL`](super::NO_POOL).
     #[inline(always)]
     pub(crate) fn heap_and_pool() -> (NonNull<HeapSlot>, *const Pool) {
         let (heap, pool): (usize, usize);
@@ -132,14 +132,14 @@ pub(crate) fn nobodys() -> NonNull<HeapSlot> {
     NonNull::from(&NOBODYS)
 }
 
-/// The memory of no pool: zeroes that nobody writes.
+/// The memory of no pool, which nobody writes.
 pub(crate) struct NoPool(MaybeUninit<Pool>);
 
 // SAFETY: read as bytes only, and never written.
 unsafe impl Sync for NoPool {}
 
 /// What a thread without a heap has for a pool.
-pub(crate) static NO_POOL: NoPool = NoPool(MaybeUninit::zeroed());
+pub(crate) static NO_POOL: NoPool = NoPool(Pool::NOTHING);
 
 /// Returns [`NO_POOL`] as a thread's pool.
 pub(crate) fn no_pool() -> *const Pool {

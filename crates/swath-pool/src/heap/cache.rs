@@ -127,11 +127,8 @@ unsafe impl Sync for Caches {}
 
 impl Caches {
     pub(crate) const fn new() -> Self {
-        let mut entries = [0; CACHE_BYTES / 8];
-        // No entry, wherever the arena begins: also of a heap of no pool.
-        entries[0] = 1;
         Self {
-            entries: UnsafeCell::new(entries),
+            entries: UnsafeCell::new([0; CACHE_BYTES / 8]),
             owners: UnsafeCell::new([0; BINS]),
             tops: UnsafeCell::new([0; BINS]),
         }

@@ -7,16 +7,19 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::heap::cache::{CachedSlot, short_class};
+use crate::heap::short::ShortRuns;
 use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{UNIT_BYTES, UNIT_GRANULES_SHIFT};
 use crate::superblock::owner::Owner;
+use crate::superblock::record::Superblock;
 
 /// The caches of a heap, without the rest of it: serves what they have, and takes what they have room for.
 ///
 /// A thread's local storage may have one before there is a heap or a pool: [`HeapSlot::NOBODYS`] is
 /// one that serves and takes nothing.
+#[repr(C)]
 pub struct Front<'p, 'm, L: RawMutex, S: SegmentSource> {
     slot: NonNull<HeapSlot>,
     pool: *const BufferPool<'m, L, S>,
@@ -36,7 +39,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     ///
     /// # Safety
     /// While this is used: the slot is that of a heap of the pool, which only this thread uses, or
-    /// [`NOBODYS`](HeapSlot::NOBODYS), in which case the pool's memory may be all zero, too.
+    /// [`NOBODYS`](HeapSlot::NOBODYS), in which case the pool may be [`BufferPool::NOTHING`], too.
     #[inline(always)]
     #[must_use]
     pub unsafe fn new(pool: *const BufferPool<'m, L, S>, slot: NonNull<HeapSlot>) -> Self {
@@ -62,7 +65,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         let caches = &self.slot().caches;
         let top = caches.top(class);
         let CachedSlot { granule, address } = caches.read(top);
-        // SAFETY: the pool is there, as `new` says, or its memory is zero, of which this is some pointer.
+        // SAFETY: the pool is there, as `new` says, or is `NOTHING`, of which this is some pointer.
         let block = unsafe { BufferPool::granule_start(self.pool, granule) };
         if block.addr() != address {
             return None;
@@ -80,8 +83,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     #[inline(always)]
     #[must_use]
     pub fn take_segment(self, size: usize) -> Option<NonNull<u8>> {
-        // None of those with guards was kept.
-        let units = size.div_ceil(UNIT_BYTES);
+        // None of those with guards was kept, and none of 0, which the last bytes of all are rounded to.
+        let units = size.wrapping_add(UNIT_BYTES - 1) / UNIT_BYTES;
         let first = self.slot().kept.short.take(units)?;
         // SAFETY: a heap that has kept something is one of a pool.
         let pool = unsafe { &*self.pool };
@@ -116,7 +119,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     unsafe fn free_if(self, block: *mut u8, is_of: impl FnOnce(u8) -> bool) -> Freed {
         // SAFETY: as for `take`.
         let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
-        // SAFETY: as above; memory that is zero has no granules.
+        // SAFETY: as above; `NOTHING` has no granules.
         let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
         let Some(superblock) = superblock else { return Freed::No };
         let front = superblock.front();
@@ -128,26 +131,80 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         unsafe { self.free_own(class, slot) }
     }
 
-    /// Makes a slot whose free found the cache [full](Freed::Full) free with its superblock, and returns true
-    /// if [`LocalHeap::settle`](crate::LocalHeap::settle) has to be called with its address before the next
-    /// call.
+    /// Makes a slot whose free found the cache [full](Freed::Full) free with its superblock, and returns true if nothing is
+    /// left to do; else [`LocalHeap::settle`](crate::LocalHeap::settle) has to be called with it before the next call.
     ///
     /// # Safety
-    /// [`free`](Self::free) has just said so of `block`.
+    /// [`free`](Self::free) has just said so.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn put_back(self, block: *mut u8) -> bool {
-        // SAFETY: the pool is there: the block was one of its.
+    pub unsafe fn put_back(self, slot: Unplaced) -> bool {
+        // SAFETY: the pool is there: the slot is one of its.
+        let superblocks = unsafe { (*self.pool).superblocks() };
+        // SAFETY: as above, and each unit has a record.
+        let superblock = unsafe { superblocks.get_unchecked(slot.0 >> UNIT_GRANULES_SHIFT) };
+        let within = slot.0 % (1 << UNIT_GRANULES_SHIFT);
+        superblock.owner().is_superblock() && !superblock.free_slot(superblock.position(within))
+    }
+
+    /// Frees `block` and returns true, if it is a slot in use that begins in the first unit of another heap's superblock. Else
+    /// nothing has changed. Any pointer may be tried.
+    ///
+    /// # Safety
+    /// As for [`free`](Self::free).
+    #[inline(always)]
+    pub unsafe fn return_slot(self, block: *mut u8) -> bool {
+        // SAFETY: as for `take`.
         let granule = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) }.granule;
-        // SAFETY: as above.
+        // SAFETY: as above; `NOTHING` has no granules.
         let superblock = unsafe { BufferPool::superblock_at(self.pool, granule) };
         let Some(superblock) = superblock else { return false };
-        if superblock.owner().is_superblock() {
-            let within = granule % (1 << UNIT_GRANULES_SHIFT);
-            return superblock.free_slot(superblock.position(within));
+        let owner = superblock.owner();
+        if !owner.is_superblock() || u64::from(owner.0) == self.slot().caches.owner(owner.class()) {
+            return false;
         }
-        // SAFETY: as above.
-        unsafe { &*self.pool }.put_back_inner(granule)
+        let index = (granule >> UNIT_GRANULES_SHIFT) as u32;
+        // SAFETY: a record is one of a pool.
+        unsafe { &*self.pool }.free_remote(index, superblock, granule)
+    }
+
+    /// Ends the segment that `block` is, keeps its units and returns true, if it is a short one for which the heap has room:
+    /// of these one in 256 is left to [`LocalHeap::free`](crate::LocalHeap::free), so that a caller who looks at a clock
+    /// there comes by. Else nothing has changed. Any pointer to the first byte of a unit may be tried.
+    ///
+    /// # Safety
+    /// As for [`free`](Self::free), and `block` lies at a multiple of [`UNIT_BYTES`].
+    #[inline(always)]
+    pub unsafe fn free_segment(self, block: *mut u8) -> bool {
+        // SAFETY: as for `take`.
+        let granule = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) }.granule;
+        // SAFETY: as above; `NOTHING` has no granules.
+        let superblock = unsafe { BufferPool::superblock_at(self.pool, granule) };
+        superblock.is_some_and(|superblock| {
+            self.keep_segment(granule, superblock, |kept| kept.is_quick())
+        })
+    }
+
+    /// Ends the segment that begins at `granule`, the first of the unit of this record, keeps its units and returns true,
+    /// if it is a short one for which there is room, and `now` says so. Else nothing has changed.
+    #[inline(always)]
+    pub(crate) fn keep_segment(
+        self,
+        granule: usize,
+        superblock: &Superblock,
+        now: impl FnOnce(&ShortRuns) -> bool,
+    ) -> bool {
+        let Some(state) = superblock.segment_state() else { return false };
+        // SAFETY: a record is one of a pool.
+        let pool = unsafe { &*self.pool };
+        let short = &self.slot().kept.short;
+        if pool.options().guard_segments || !now(short) {
+            return false;
+        }
+        let first = (granule >> UNIT_GRANULES_SHIFT) as u32;
+        let end = || superblock.end_segment_in(state).then_some(first);
+        let units = superblock.segment_units();
+        units.is_some_and(|units| short.keep(units, end))
     }
 
     /// Frees a slot of one of the heap's superblocks, which nobody returned, if it is live.
@@ -164,7 +221,11 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
             return Freed::No;
         }
         word.store(rest, Relaxed);
-        if self.slot().caches.push(class, slot) { Freed::Done } else { Freed::Full }
+        if self.slot().caches.push(class, slot) {
+            Freed::Done
+        } else {
+            Freed::Full(Unplaced(slot.granule))
+        }
     }
 }
 
@@ -178,5 +239,10 @@ pub enum Freed {
     Done,
     /// It is not in use any more, and the cache of its class is full: [`Front::put_back`] has to be called
     /// before the next call.
-    Full,
+    Full(Unplaced),
 }
+
+/// A slot that is not in use any more, and not free yet: the granule at which it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Unplaced(pub(crate) usize);

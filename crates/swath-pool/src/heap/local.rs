@@ -21,7 +21,7 @@ use lock_api::RawMutex;
 
 use crate::error::{BufferAllocateError, BufferFreeError};
 use crate::heap::cache::{CachedSlot, Caches, ENTRIES_MAX, short_class};
-use crate::heap::front::{Freed, Front};
+use crate::heap::front::{Freed, Front, Unplaced};
 use crate::heap::slot::{HeapSlot, Partial};
 use crate::pool::buffer_pool::{BufferPool, Found};
 use crate::source::segment_source::SegmentSource;
@@ -312,8 +312,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         // SAFETY: as the caller says.
         match unsafe { self.front().free(block.as_ptr()) } {
             Freed::Done => Ok(()),
-            Freed::Full => {
-                self.put_through(block);
+            Freed::Full(slot) => {
+                self.put_through(slot);
                 Ok(())
             }
             // SAFETY: as the caller says.
@@ -321,12 +321,12 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
     }
 
-    /// The cache of `block`, which was just freed, is full.
+    /// The cache is full without a slot that was just freed.
     #[inline(never)]
-    fn put_through(&self, block: NonNull<u8>) {
-        // SAFETY: as the caller says.
-        if unsafe { self.front().put_back(block.as_ptr()) } {
-            self.settle(block);
+    fn put_through(&self, slot: Unplaced) {
+        // SAFETY: the front has just said so.
+        if !unsafe { self.front().put_back(slot) } {
+            self.settle(slot);
         }
     }
 
@@ -411,8 +411,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         // SAFETY: it lies in a superblock.
         match unsafe { self.front().free_own(owner.class(), cached) } {
             Freed::No => return false,
-            Freed::Full if superblock.free_slot(position) => self.at_mark(index),
-            Freed::Full | Freed::Done => {}
+            Freed::Full(_) if superblock.free_slot(position) => self.at_mark(index),
+            Freed::Full(_) | Freed::Done => {}
         }
         true
     }
@@ -427,14 +427,15 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
     }
 
-    /// Does with the superblock of `block`, which was just freed, what is to be done.
+    /// Does what [`Front::put_back`] left to do: what is to be done with the superblock of a slot that was put back, or
+    /// puts one back that begins in another unit than the superblock's first.
     #[cold]
     #[inline(never)]
-    pub fn settle(&self, block: NonNull<u8>) {
-        let granule = self.pool.cached_slot(block.addr().get()).granule;
-        if let Some((index, superblock)) = self.pool.first_of(granule)
-            && self.owns(superblock)
-        {
+    pub fn settle(&self, slot: Unplaced) {
+        let Some((index, superblock)) = self.pool.first_of(slot.0) else { return };
+        let is_inner = slot.0 >> UNIT_GRANULES_SHIFT != index as usize;
+        let is_due = !is_inner || superblock.free_slot(self.pool.position(index, slot.0));
+        if is_due && self.owns(superblock) {
             self.at_mark(index);
         }
     }

@@ -203,45 +203,11 @@ impl<'m, L: RawMutex, S: SegmentSource> LocalHeap<'_, 'm, L, S> {
         pool.allocate_segment(size, align)
     }
 
-    /// Ends the segment that begins at `granule`, in the unit of this record, keeps its units and returns true, if it
-    /// is a short one for which there is room, and `now` says so. Else nothing has changed; any granule may be tried.
-    #[inline(always)]
-    fn keep_short_if(
-        &self,
-        granule: usize,
-        superblock: &Superblock,
-        now: impl FnOnce() -> bool,
-    ) -> bool {
-        let Some(state) = superblock.segment_state() else { return false };
-        let begins = granule.is_multiple_of(1 << UNIT_GRANULES_SHIFT);
-        if !begins || self.pool().guard_units() != 0 || !now() {
-            return false;
-        }
-        let first = (granule >> UNIT_GRANULES_SHIFT) as u32;
-        let end = || superblock.end_segment_in(state).then_some(first);
-        let units = superblock.segment_units();
-        units.is_some_and(|units| self.slot.kept.short.keep(units, end))
-    }
-
-    /// Frees `block` and returns true, if it is a segment that the heap keeps: of these one in 64 is left to
-    /// [`free`](Self::free), so that a caller who looks at a clock there comes by. Else nothing has changed. Any
-    /// pointer may be tried.
-    ///
-    /// # Safety
-    /// As for [`Front::free`](crate::Front::free).
-    #[inline(always)]
-    pub unsafe fn free_short_segment(&mut self, block: *mut u8) -> bool {
-        let granule = self.pool().cached_slot(block.addr()).granule;
-        let superblock = self.pool().superblocks().get(granule >> UNIT_GRANULES_SHIFT);
-        superblock.is_some_and(|superblock| {
-            self.keep_short_if(granule, superblock, || self.slot.kept.short.is_quick())
-        })
-    }
-
-    /// Keeps the units of a segment as [`free_short_segment`](Self::free_short_segment) does, of each.
+    /// Keeps the units of a segment as [`Front::free_segment`](crate::Front::free_segment) does, of each.
     #[inline(always)]
     pub(crate) fn keep_short_segment_of(&self, granule: usize, superblock: &Superblock) -> bool {
-        self.keep_short_if(granule, superblock, || true)
+        granule.is_multiple_of(1 << UNIT_GRANULES_SHIFT)
+            && self.front().keep_segment(granule, superblock, |_| true)
     }
 
     /// As [`keep_short_segment_of`](Self::keep_short_segment_of), after a count of what was gathered.

@@ -45,7 +45,7 @@ pub(crate) struct ShortRuns {
     /// 1 if runs were gathered since the owner counted.
     gathered: Shared32,
     /// Number of frees that asked to be quick.
-    frees: AtomicU32,
+    frees: AtomicU8,
 }
 
 /// A unit's number and its complement.
@@ -65,7 +65,7 @@ impl ShortRuns {
             tops: [const { AtomicU8::new(0) }; LENGTHS],
             held: AtomicU32::new(0),
             gathered: Shared32::new(0),
-            frees: AtomicU32::new(0),
+            frees: AtomicU8::new(0),
         }
     }
 
@@ -102,16 +102,16 @@ impl ShortRuns {
         let below = top.load(Relaxed).checked_sub(1)?;
         top.store(below, Relaxed);
         self.held.store(self.held.load(Relaxed).wrapping_sub(units as u32), Relaxed);
-        // Gathered meanwhile, perhaps.
-        first(words.get(usize::from(below))?.swap(0, AcqRel))
+        // Gathered meanwhile, perhaps. A top that was overwritten leads to some word.
+        first(words[usize::from(below) % words.len()].swap(0, AcqRel))
     }
 
-    /// As the owner: counts a free, and returns true for 63 of 64.
+    /// As the owner: counts a free, and returns true for 255 of 256.
     #[inline(always)]
     pub(crate) fn is_quick(&self) -> bool {
         let frees = self.frees.load(Relaxed).wrapping_add(1);
         self.frees.store(frees, Relaxed);
-        !frees.is_multiple_of(64)
+        frees != 0
     }
 
     /// As the owner: keeps the run of so many units that `end` gives, and returns true; if there is no room for it,

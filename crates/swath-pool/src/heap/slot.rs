@@ -78,7 +78,7 @@ pub struct HeapSlot {
 const ATTACHED: u32 = u32::MAX;
 
 impl HeapSlot {
-    /// A heap of no pool, whose [`Front`](crate::Front) serves and takes nothing.
+    /// A heap of no pool, all zeroes, whose [`Front`](crate::Front) serves and takes nothing.
     #[cfg(not(loom))]
     #[allow(
         clippy::declare_interior_mutable_const,
@@ -86,9 +86,7 @@ impl HeapSlot {
     )]
     pub const NOBODYS: Self = {
         // SAFETY: a slot may be all zeroes.
-        let mut slot: Self = unsafe { core::mem::zeroed() };
-        slot.caches = Caches::new();
-        slot
+        unsafe { core::mem::zeroed() }
     };
 
     /// Makes a heap that no thread has.

@@ -1,5 +1,6 @@
 //! The pool itself: the tables, the lock, and the way from a pointer to its record.
 
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
@@ -86,6 +87,15 @@ pub struct BufferPool<'m, L, S> {
 }
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
+    /// The memory of no pool, for the [`Front`](crate::Front) of a heap that is [nobody's](HeapSlot::NOBODYS): zeroes, but
+    /// for the arena's first byte, so that an entry of zeroes is none of a cache.
+    pub const NOTHING: MaybeUninit<Self> = {
+        let mut nothing = MaybeUninit::<Self>::zeroed();
+        // SAFETY: a field of memory that is there.
+        unsafe { (&raw mut (*nothing.as_mut_ptr()).tables.base).write(Base(ptr::dangling_mut())) };
+        nothing
+    };
+
     /// Makes a pool over the arena from `base` on, of as many units as
     /// `storage` has records, whatever they hold. O(u + h) for u units and h heaps.
     ///
@@ -309,14 +319,6 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub(crate) fn position(&self, index: u32, granule: usize) -> u32 {
         let first = (index as usize) << UNIT_GRANULES_SHIFT;
         self.superblocks()[index as usize].position(granule.wrapping_sub(first))
-    }
-
-    /// Makes a slot free with its superblock, of whose units it does not begin in the first, and returns true if
-    /// something is to be done.
-    #[inline(never)]
-    pub(crate) fn put_back_inner(&self, granule: usize) -> bool {
-        self.first_of(granule)
-            .is_some_and(|(index, superblock)| superblock.free_slot(self.position(index, granule)))
     }
 
     /// Returns the address of a unit.

@@ -273,12 +273,20 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         match superblock.return_slot(position, self.returned_bits(index)) {
             Ok(None) => true,
             Ok(Some(owner)) => {
-                self.close_front(index);
-                self.list_of(owner).push(self.superblocks(), index);
+                Self::begin_return(self, index, owner.0);
                 true
             }
             Err(_) => false,
         }
+    }
+
+    /// The first slot came back to a superblock, which had this owner then: its owner is told.
+    ///
+    /// It has C's calling convention, which does not unwind, so that who calls it last needs no frame.
+    #[inline(never)]
+    extern "C" fn begin_return(pool: &Self, index: u32, owner: u32) {
+        pool.close_front(index);
+        pool.list_of(Owner(owner)).push(pool.superblocks(), index);
     }
 
     /// Frees `block` from a thread that has no heap: one to three atomic operations, or for a
