@@ -6,6 +6,8 @@
 //! and order), and what is asked most is whether one is empty: the root says
 //! so, without a count beside it.
 
+use core::num::NonZero;
+
 use swath_arch::Word;
 
 use crate::bits::store::{Store, Words};
@@ -144,11 +146,12 @@ impl Tree {
         let root = at + self.levels[1] as usize;
         let above = s.find(root)?;
         let index = above.trailing_zeros() as usize;
-        let word = s.find(at + index)?;
+        let word = NonZero::new(s.find(at + index)?)?;
         let first = index << 6 | word.trailing_zeros() as usize;
-        if word == 0 || first >= bound {
+        if first >= bound {
             return None;
         }
+        let word = word.get();
         let rest = word & (word - 1);
         s.put(at + index, rest);
         if rest != 0 {

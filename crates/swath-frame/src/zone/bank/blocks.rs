@@ -26,7 +26,7 @@
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::bits::store::{Keep, Kept, Seen, kept_words, spread};
+use crate::bits::store::{Keep, Kept, PARTS, kept_words, spread};
 use crate::bits::tree::Tree;
 use crate::bits::words::ones;
 use crate::map::MemoryMap;
@@ -39,10 +39,10 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Orders that can have a tree.
 pub(crate) const ORDERS: usize = BLOCK_ORDER_MAX as usize + 1;
 
-/// Words of a [cell](crate::zone::bank::frames) without the frames in use.
+/// Words of a [cell](crate::zone::bank::frames) that has each word once.
 pub(crate) const PAIR: usize = 2;
 
-/// Words of a cell with them; the last is spare, so that there is one bound to look at.
+/// Words of a cell that has each word twice.
 pub(crate) const CELL: usize = 4;
 
 /// Words of a bank's record, of two halves each: its free frames but for those of
@@ -76,9 +76,15 @@ pub(crate) fn half<S: Kept + ?Sized>(s: &S, index: usize) -> u32 {
 
 #[inline(always)]
 pub(crate) fn set_half<S: Keep + ?Sized>(s: &mut S, index: usize, value: u32) {
-    let shift = index % 2 * 32;
-    let others = s.kept(index / 2) & !(u64::from(u32::MAX) << shift);
-    s.keep(index / 2, others | u64::from(value) << shift);
+    let was = s.kept(index / 2);
+    s.keep(index / 2, was, with_half(was, index % 2, value));
+}
+
+/// A word with another half.
+#[inline(always)]
+pub(crate) const fn with_half(word: u64, nth: usize, value: u32) -> u64 {
+    let shift = nth * 32;
+    word & !((u32::MAX as u64) << shift) | (value as u64) << shift
 }
 
 /// From the frames at which blocks of order `j` start, all of them free, those
@@ -230,7 +236,7 @@ impl BankBlocks {
             s.copy_within(trees..trees + self.tree_words(), to + CELL * self.frame_words);
             for unit in (0..self.frame_words).rev() {
                 let [free, present] = [s[from + PAIR * unit], s[from + PAIR * unit + 1]];
-                let cell = [free, present, present & !free, 0];
+                let cell = [free, present, free, present];
                 s[to + CELL * unit..to + CELL * (unit + 1)].copy_from_slice(&cell);
             }
         }
@@ -238,7 +244,7 @@ impl BankBlocks {
             let at = bank * RECORD_WORDS;
             let words = [s[at], s[at + 1], s[at + 2], 0];
             for (nth, word) in words.into_iter().enumerate() {
-                spread(s, bank * Seen::STRIDE + nth, word);
+                spread(s, bank * PARTS + nth, word);
             }
         }
         let open = self.open.map(|open| {
@@ -392,8 +398,9 @@ impl BankBlocks {
         order: u32,
         serves: bool,
     ) {
-        let at = bank * S::STRIDE + CLASSES / 2;
-        s.keep(at, s.kept(at) & !(1 << order) | u64::from(serves) << order);
+        let was = s.field(bank, CLASSES / 2);
+        let now = was & !(1 << order) | u64::from(serves) << order;
+        s.set_field(bank, CLASSES / 2, was, now);
     }
 
     /// Removes the first word or block from the tree of an order, and says if that is empty now;
@@ -441,7 +448,7 @@ impl BankBlocks {
     ) -> Option<(Pfn, Taken)> {
         let was = self.record(s, bank);
         // An open word serves single frames only.
-        let classes = if order == 0 { self.trees(s, bank) } else { was.classes() };
+        let classes = if order == 0 { self.trees(s, bank, was) } else { was.classes() };
         if S::CHECKED && classes >> order == 0 {
             return None;
         }
@@ -697,5 +704,5 @@ pub(crate) const fn record<S: Kept + ?Sized>(bank: usize, field: usize) -> usize
 
 /// Words of the records of so many banks in the checked tier.
 const fn records_checked(banks: usize) -> usize {
-    kept_words(banks * Seen::STRIDE)
+    kept_words(banks * PARTS)
 }

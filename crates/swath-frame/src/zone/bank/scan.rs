@@ -32,7 +32,7 @@ impl Placement for ArrayPlacement {
         }
         let serves = |&bank: &usize| b.may_serve(s, bank, order);
         let found =
-            if movable { (0..b.count).rev().find(serves) } else { (0..b.count).find(serves) };
+            if movable { (0..b.reach).rev().find(serves) } else { (0..b.reach).find(serves) };
         found.map(|bank| (bank, Pick::Open))
     }
 
@@ -225,7 +225,8 @@ impl Placement for ListPlacement {
 
     #[inline]
     fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, _frames: u32) {
-        if b.is_whole(s, bank) && !b.is_isolated(s, bank) {
+        let record = b.known_record(s, bank);
+        if record.is_whole(0) && !record.is_isolated() {
             self.shift(b, s, bank, OFFLINE);
         }
     }

@@ -78,10 +78,10 @@ impl BankBlocks {
         open.map(|open| self.largest(open.bits)).max()
     }
 
-    /// The orders of a bank whose trees are not empty.
+    /// The orders of a bank, which has this record, whose trees are not empty.
     #[inline(always)]
-    pub(crate) fn trees<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        let classes = self.classes(s, bank);
+    pub(crate) fn trees<S: Kept + ?Sized>(&self, s: &S, bank: usize, record: Record) -> u32 {
+        let classes = record.classes();
         if self.has_open(bank) && self.has_no_odd_word(s, bank) { classes & !1 } else { classes }
     }
 
@@ -180,10 +180,6 @@ impl BankBlocks {
         let cell = self.cell(bank, unit);
         let frames = Self::claim(s, cell)?;
         let word = frames.free;
-        if S::CHECKED && word == 0 {
-            return None;
-        }
-        frames.put(0);
         let bits = word & word.wrapping_sub(1);
         let first = self.first_of(bank) + unit as u64 * 64;
         let mut filed = 1;
@@ -191,7 +187,10 @@ impl BankBlocks {
             self.open[slot] = Open { cell, bits, first, bank };
             record.set_class(0, true);
             filed = word.count_ones();
+        } else if S::CHECKED && word == 0 {
+            return None;
         }
+        frames.put(0);
         let (record, reordered) = self.put_record(s, bank, was, record, filed);
         self.free -= 1;
         let taken = Taken { bank, filed, reordered, record };
