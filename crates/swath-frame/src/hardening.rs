@@ -74,7 +74,7 @@ pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
 
     /// Returns true if the note was made.
     #[doc(hidden)]
-    fn is_noted(note: &Self::Note) -> bool;
+    fn is_noted(note: &mut Self::Note) -> bool;
 }
 
 /// A place for the first contradiction; in the tier that looks for none it is nothing.
@@ -144,7 +144,7 @@ impl Hardening for Trusting {
     }
 
     #[inline(always)]
-    fn is_noted((): &()) -> bool {
+    fn is_noted((): &mut ()) -> bool {
         false
     }
 }
@@ -168,7 +168,7 @@ impl Hardening for Checked {
     }
 
     #[inline(always)]
-    fn is_noted(note: &Outvoted) -> bool {
+    fn is_noted(note: &mut Outvoted) -> bool {
         note.is_noted()
     }
 }

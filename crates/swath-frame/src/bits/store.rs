@@ -79,12 +79,16 @@ pub trait Keep: Kept {
     /// Changes a word that is kept, which is `was`.
     fn keep(&mut self, index: usize, was: u64, value: u64);
 
-    /// Changes the word `nth` of a record, which is `was`.
-    fn set_field(&mut self, number: usize, nth: usize, was: u64, value: u64);
+    /// Changes the word `nth` of a record; returns what it was.
+    fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64;
 
     /// Adds to each copy of a record's first word, so that one that was changed stays another; returns
     /// the first copy, and that of the second word.
     fn add(&mut self, number: usize, more: u64) -> [u64; 2];
+
+    /// As [`add`](Self::add) in the words of such a storage, and makes the second word, which is `was`,
+    /// another; returns the first copy of the first.
+    fn put(words: &mut [u64], number: usize, more: u64, was: u64, value: u64) -> u64;
 }
 
 impl Kept for [u64] {
@@ -129,8 +133,9 @@ impl Keep for [u64] {
     }
 
     #[inline(always)]
-    fn set_field(&mut self, number: usize, nth: usize, _was: u64, value: u64) {
-        self[number * Self::STRIDE + nth] = value;
+    fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64 {
+        let word = &mut self[number * Self::STRIDE + nth];
+        core::mem::replace(word, value(*word))
     }
 
     #[inline(always)]
@@ -139,6 +144,17 @@ impl Keep for [u64] {
         let Some([word, next]) = record else { return [0; 2] };
         *word = word.wrapping_add(more);
         [*word, *next]
+    }
+
+    #[inline(always)]
+    fn put(words: &mut [u64], number: usize, more: u64, was: u64, value: u64) -> u64 {
+        let record = words[number * Self::STRIDE..].first_chunk_mut();
+        let Some([word, next]) = record else { return 0 };
+        *word = word.wrapping_add(more);
+        if was != value {
+            *next = value;
+        }
+        *word
     }
 }
 
@@ -200,14 +216,14 @@ pub struct Outvoted(AtomicBool);
 impl Outvoted {
     /// Returns true if the note was made.
     #[inline(always)]
-    pub(crate) fn is_noted(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    pub(crate) fn is_noted(&mut self) -> bool {
+        *self.0.get_mut()
     }
 }
 
 impl Clone for Outvoted {
     fn clone(&self) -> Self {
-        Self(AtomicBool::new(self.is_noted()))
+        Self(AtomicBool::new(self.0.load(Ordering::Relaxed)))
     }
 }
 
@@ -300,10 +316,18 @@ impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
     }
 
     #[inline(always)]
-    fn set_field(&mut self, number: usize, nth: usize, was: u64, value: u64) {
-        let groups = self.words.as_chunks_mut::<GROUP>().0;
-        if let Some(group) = groups.get_mut(number) {
-            change(group, nth, was ^ value);
+    fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64 {
+        match self.words.as_chunks_mut::<GROUP>().0.get_mut(number) {
+            Some(group) if group[nth] == group[nth + PARTS] => {
+                let was = group[nth];
+                change(group, nth, was ^ value(was));
+                was
+            }
+            _ => {
+                let was = self.outvote(number, nth);
+                self.keep(number * PARTS + nth, was, value(was));
+                was
+            }
         }
     }
 
@@ -315,6 +339,19 @@ impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
         group[PARTS] = group[PARTS].wrapping_add(more);
         group[2 * PARTS] = group[2 * PARTS].wrapping_add(more);
         [group[0], group[1]]
+    }
+
+    #[inline(always)]
+    fn put(words: &mut [u64], number: usize, more: u64, was: u64, value: u64) -> u64 {
+        let groups = words.as_chunks_mut::<GROUP>().0;
+        let Some(group) = groups.get_mut(number) else { return 0 };
+        group[0] = group[0].wrapping_add(more);
+        group[PARTS] = group[PARTS].wrapping_add(more);
+        group[2 * PARTS] = group[2 * PARTS].wrapping_add(more);
+        if was != value {
+            change(group, 1, was ^ value);
+        }
+        group[0]
     }
 }
 
@@ -402,7 +439,7 @@ mod tests {
             assert_eq!(words.record(1), [first, 12]);
             assert_eq!(words.note.is_noted(), [GROUP + 1, GROUP + PARTS + 1].contains(&changed));
             words.keep(5, 12, 90);
-            words.set_field(1, 0, 13, 70);
+            assert_eq!(words.update(1, 0, |was| was + 57), 13);
             assert_eq!([words.field(1, 0), words.kept(5), words.kept(6)], [70, 90, 13]);
             let found = (0..8).find_map(|index| differing(&storage, index));
             assert_eq!(found, Some(changed));

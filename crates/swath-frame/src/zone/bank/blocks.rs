@@ -398,9 +398,8 @@ impl BankBlocks {
         order: u32,
         serves: bool,
     ) {
-        let was = s.field(bank, CLASSES / 2);
-        let now = was & !(1 << order) | u64::from(serves) << order;
-        s.set_field(bank, CLASSES / 2, was, now);
+        let class = u64::from(serves) << order;
+        s.update(bank, CLASSES / 2, |was| was & !(1 << order) | class);
     }
 
     /// Removes the first word or block from the tree of an order, and says if that is empty now;
@@ -408,16 +407,16 @@ impl BankBlocks {
     #[inline(always)]
     pub(crate) fn pop<S: Keep + ?Sized>(
         &self,
-        s: &mut S,
+        words: &mut [u64],
         bank: usize,
         order: u32,
     ) -> Option<(usize, bool)> {
         let class = &self.classes[order as usize & 31];
         let at = self.words_of(bank) + class.at as usize;
         if !S::CHECKED {
-            return Some(class.tree.pop_first(s.words_mut(), at));
+            return Some(class.tree.pop_first(words, at));
         }
-        class.tree.pop_below(s.words_mut(), at, class.bound as usize)
+        class.tree.pop_below(words, at, class.bound as usize)
     }
 
     /// The order of the largest block of a word that is not zero.
@@ -454,12 +453,13 @@ impl BankBlocks {
         }
         let from =
             if largest { classes.ilog2() } else { order + (classes >> order).trailing_zeros() };
+        let words = s.words_mut();
         let (at, record) = if from < 6 {
-            self.allocate_in_word(s, bank, from, order, was)
+            self.allocate_in_word::<S>(words, bank, from, order, was)
         } else {
-            self.allocate_words(s, bank, from, order, was)
+            self.allocate_words::<S>(words, bank, from, order, was)
         }?;
-        let (record, reordered) = self.put_record(s, bank, was, record, 1 << order);
+        let (record, reordered) = Self::put_record::<S>(words, bank, was, record, 1 << order);
         self.free -= 1 << order;
         let frame = Pfn::new(self.first_of(bank) + at as u64);
         Some((frame, Taken { bank, filed: 1 << order, reordered, record }))
@@ -487,15 +487,15 @@ impl BankBlocks {
     #[inline(always)]
     fn allocate_in_word<S: Keep + ?Sized>(
         &self,
-        s: &mut S,
+        words: &mut [u64],
         bank: usize,
         from: u32,
         order: u32,
         mut record: Record,
     ) -> Option<(usize, Record)> {
         // Most words have one largest block, and leave the tree with it.
-        let (unit, is_empty) = self.pop(s, bank, from)?;
-        let frames = Self::claim(s, self.cell(bank, unit))?;
+        let (unit, is_empty) = self.pop::<S>(words, bank, from)?;
+        let frames = Self::claim::<S>(words, self.cell(bank, unit))?;
         let word = frames.free;
         let (first, own, is_last) = if from == order {
             let starts = starts(word, order);
@@ -511,7 +511,7 @@ impl BankBlocks {
         let at = unit * 64 + first as usize;
         if !is_last {
             let class = &self.classes[from as usize & 31];
-            class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit);
+            class.tree.insert(words, self.words_of(bank) + class.at as usize, unit);
             return Some((at, record));
         }
         if is_empty {
@@ -521,7 +521,7 @@ impl BankBlocks {
             // The upper half of the block is the largest now.
             let to = if own > order { own - 1 } else { self.largest(now) };
             let class = &self.classes[to as usize & 31];
-            if class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit) {
+            if class.tree.insert(words, self.words_of(bank) + class.at as usize, unit) {
                 record.set_class(to, true);
             }
         }
@@ -532,35 +532,34 @@ impl BankBlocks {
     #[inline(never)]
     fn allocate_words<S: Keep + ?Sized>(
         &self,
-        s: &mut S,
+        words: &mut [u64],
         bank: usize,
         from: u32,
         order: u32,
         mut record: Record,
     ) -> Option<(usize, Record)> {
-        let (mut unit, is_empty) = self.pop(s, bank, from)?;
-        let words = 1 << (order.max(6) - 6);
+        let (mut unit, is_empty) = self.pop::<S>(words, bank, from)?;
         let first = self.cell(bank, unit << (from - 6));
         if order < 6 {
-            let frames = Self::claim(s, first)?;
+            let frames = Self::claim::<S>(words, first)?;
             if S::CHECKED && frames.free != u64::MAX {
                 return None;
             }
             frames.put(!ones::<u64>(1 << order));
         } else {
-            Self::claim_all(s, first, words)?;
+            Self::claim_all::<S>(words, first, 1 << (order.max(6) - 6))?;
         }
         record.set_class(from, !is_empty);
         let at = self.words_of(bank);
         for half in (order.max(6)..from).rev() {
             unit <<= 1;
             let class = &self.classes[half as usize & 31];
-            class.tree.insert(s.words_mut(), at + class.at as usize, unit | 1);
+            class.tree.insert(words, at + class.at as usize, unit | 1);
             record.set_class(half, true);
         }
         if order < 6 {
             let class = &self.classes[5];
-            class.tree.insert(s.words_mut(), at + class.at as usize, unit);
+            class.tree.insert(words, at + class.at as usize, unit);
             record.set_class(5, true);
             return Some((unit * 64, record));
         }
@@ -602,14 +601,22 @@ impl BankBlocks {
             return self.release_in_open(s, cell, mask);
         }
         let was = Self::give(s, cell, mask)?;
-        let reordered = if was == 0 {
-            self.enter(s, bank, order, at / 64)
-        } else {
+        if was == 0 {
+            let class = &self.classes[order as usize & 31];
+            let tree = self.words_of(bank) + class.at as usize;
+            let reordered = class.tree.insert(s.words_mut(), tree, at / 64);
+            let entered = if S::CHECKED { u32::from(reordered) << order } else { 0 };
+            if reordered && !S::CHECKED {
+                self.set_class(s, bank, order, true);
+            }
+            return Some(Released { filed: 1 << order, reordered, entered });
+        }
+        let reordered = {
             // A single frame whose buddy is in use changes no largest block.
             (order > 0 || was >> (first ^ 1) & 1 == 1)
                 && self.merge_in_word(s, bank, at / 64, first, order, was)
         };
-        Some(Released { filed: 1 << order, reordered })
+        Some(Released { filed: 1 << order, reordered, entered: 0 })
     }
 
     #[inline(never)]
@@ -627,7 +634,7 @@ impl BankBlocks {
         }
         Self::give_all(s, first, count)?;
         let reordered = self.merge_words(s, bank, at >> order, order);
-        Some(Released { filed: 1 << order, reordered })
+        Some(Released { filed: 1 << order, reordered, entered: 0 })
     }
 
     /// Frames `first` to `first + 2^order` of a word, which was `was` and not zero, are

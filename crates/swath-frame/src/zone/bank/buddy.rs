@@ -84,7 +84,7 @@ use crate::map::MemoryMap;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
 use crate::zone::bank::blocks::BankBlocks;
 use crate::zone::bank::boundary::BoundaryPlacement;
-use crate::zone::bank::open::{Open, Released};
+use crate::zone::bank::open::{ISOLATED, Open, Released};
 use crate::zone::bank::placement::{Pick, Placement};
 use crate::zone::bank::pools::PoolPlacement;
 use crate::zone::bank::ranges::{BankLayout, BankLayoutError, BankState};
@@ -303,7 +303,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// Stops the zone if a word has been outvoted. Nothing is handed out or taken back from here on.
     #[inline(always)]
     pub(crate) fn settle(&mut self) {
-        if H::is_noted(&self.storage.note) {
+        if H::is_noted(&mut self.storage.note) {
             self.stop();
         }
     }
@@ -319,6 +319,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         let fault = known.unwrap_or_else(|| self.fault_at(0));
         self.blocks.open = [Open::NONE; 2];
         self.blocks.reach = 0;
+        self.rule.stop();
         Some(self.latch.close(fault))
     }
 
@@ -445,13 +446,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// open and no bank is chosen.
     #[inline(never)]
     fn allocate_any(&mut self, order: u32, movable: bool) -> Option<Pfn> {
-        let frame = if order == 0 {
-            self.allocate_single(movable)
-        } else {
-            self.allocate_block(order, movable)
-        };
-        self.settle();
-        frame
+        if order == 0 { self.allocate_single(movable) } else { self.allocate_block(order, movable) }
     }
 
     /// Allocates a block of more than one frame.
@@ -461,11 +456,15 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
             return None;
         }
         let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
-        let (bank, from) = choose(&mut self.rule, b, s, order, movable)?;
+        let Some((bank, from)) = self.rule.choose(b, s, order, movable) else {
+            self.settle();
+            return None;
+        };
         let Some((frame, taken)) = b.allocate(s, bank, order, from == Pick::Largest) else {
             return self.contradicted();
         };
         self.rule.allocated(b, s, &taken);
+        self.settle();
         Some(frame)
     }
 
@@ -476,23 +475,33 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         None
     }
 
-    /// Allocates a single frame that is its word's last, or opens a word.
+    /// Allocates a single frame that is its word's last, or opens a word. The zone may stop at the end
+    /// if words that stand more than once were read.
     #[inline(always)]
     fn allocate_single(&mut self, movable: bool) -> Option<Pfn> {
         let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         let slot = usize::from(movable);
         let open = b.open_bank(slot);
-        let (bank, from) = match open {
-            Some(bank) if self.rule.keeps(bank, movable) => (bank, Pick::Open),
-            _ => choose(&mut self.rule, b, s, 0, movable)?,
+        let chosen = match open {
+            Some(bank) if self.rule.keeps(bank, movable) => Some((bank, Pick::Open)),
+            _ => self.rule.choose(b, s, 0, movable),
+        };
+        let Some((bank, from)) = chosen else {
+            self.settle();
+            return None;
         };
         if from != Pick::Open {
-            return self.allocate_from(bank, 0, from);
+            let frame = self.allocate_from(bank, 0, from);
+            self.settle();
+            return frame;
         }
         if b.open_bank(slot) == Some(bank) {
             let (frame, falls) = b.allocate_last(s, slot)?;
             if falls {
                 self.fell(bank);
+            }
+            if P::READS {
+                self.settle();
             }
             return Some(frame);
         }
@@ -507,6 +516,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         if let Some(taken) = taken {
             self.rule.allocated(b, s, &taken);
         }
+        self.settle();
         Some(frame)
     }
 
@@ -538,6 +548,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         let s = H::write(&mut self.storage);
         let taken = self.blocks.fallen(s, bank);
         self.rule.allocated(&self.blocks, s, &taken);
+        self.settle();
     }
 
     /// Closes the bank's open words.
@@ -558,12 +569,11 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     pub(crate) fn freed(&mut self, bank: usize, released: &Released) {
         let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         let mut closes = false;
-        let record = b.known_record(s, bank);
-        if record.is_isolated() {
+        if BankBlocks::serve(s, bank, released.entered) & ISOLATED != 0 {
             b.isolated = b.isolated.wrapping_add(released.filed.into());
         } else {
             // The bank goes offline once its trees have all of it.
-            closes = b.has_open(bank) && record.is_whole(b.open_of(bank));
+            closes = b.has_open(bank) && b.can_rest(s, bank);
         }
         self.rule.freed(b, s, bank, released.filed);
         if closes {
@@ -612,21 +622,6 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         }
         Ok(())
     }
-}
-
-/// The bank that serves a request, unless the zone has stopped.
-#[inline(always)]
-fn choose<P: Placement, S: Keep + ?Sized>(
-    rule: &mut P,
-    blocks: &mut BankBlocks,
-    s: &mut S,
-    order: u32,
-    movable: bool,
-) -> Option<(usize, Pick)> {
-    if S::CHECKED && blocks.reach == 0 {
-        return None;
-    }
-    rule.choose(blocks, s, order, movable)
 }
 
 /// Counts what a bank's trees have got; returns true if the bank may belong elsewhere now, which

@@ -58,20 +58,27 @@ impl BankBlocks {
 
     /// Looks at a cell of which frames are to be handed out; `None` if it is none to believe.
     #[inline(always)]
-    pub(crate) fn claim<S: Keep + ?Sized>(s: &mut S, cell: usize) -> Option<CellFrames<'_>> {
+    pub(crate) fn claim<S: Keep + ?Sized>(
+        words: &mut [u64],
+        cell: usize,
+    ) -> Option<CellFrames<'_>> {
         if S::CHECKED {
-            let cell = s.words_mut().as_chunks_mut::<CELL>().0.get_mut(cell)?;
+            let cell = words.as_chunks_mut::<CELL>().0.get_mut(cell)?;
             let [free, _, again, _] = *cell;
             return (free == again).then_some(CellFrames { free, cell });
         }
-        let cell = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(cell)?;
+        let cell = words.as_chunks_mut::<PAIR>().0.get_mut(cell)?;
         Some(CellFrames { free: cell[0], cell })
     }
 
     /// Hands out all frames of cells, if they are wholly free.
-    pub(crate) fn claim_all<S: Keep + ?Sized>(s: &mut S, first: usize, count: usize) -> Option<()> {
+    pub(crate) fn claim_all<S: Keep + ?Sized>(
+        words: &mut [u64],
+        first: usize,
+        count: usize,
+    ) -> Option<()> {
         if S::CHECKED {
-            let cells = s.words_mut().as_chunks_mut::<CELL>().0.get_mut(first..first + count)?;
+            let cells = words.as_chunks_mut::<CELL>().0.get_mut(first..first + count)?;
             let all = |all: u64, &[free, _, again, _]: &[u64; CELL]| all & free & again;
             if cells.iter().fold(u64::MAX, all) != u64::MAX {
                 return None;
@@ -79,7 +86,7 @@ impl BankBlocks {
             cells.iter_mut().for_each(|[free, _, again, _]| (*free, *again) = (0, 0));
             return Some(());
         }
-        let cells = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(first..first + count)?;
+        let cells = words.as_chunks_mut::<PAIR>().0.get_mut(first..first + count)?;
         cells.iter_mut().for_each(|[free, _]| *free = 0);
         Some(())
     }

@@ -211,7 +211,7 @@ impl PoolPlacement {
     fn link<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, pool: usize) {
         let record = b.known_record(s, bank);
         let key = self.key(record);
-        b.put_note(s, bank, record.state, pool as u32 | key);
+        b.set_note(s, bank, pool as u32 | key);
         let Some((order, bucket)) = field(key) else { return };
         self.serving[pool] |= 1 << order;
         if self.has_sets(pool) {
@@ -535,6 +535,10 @@ impl Placement for PoolPlacement {
             self.link(b, s, bank, pool);
             self.free[pool] += u64::from(b.filed_of(s, bank));
         }
+    }
+
+    fn stop(&mut self) {
+        (self.serving, self.current) = ([0; 3], [NONE; 2]);
     }
 
     fn moved(&mut self, from: usize, to: usize) {

@@ -35,19 +35,15 @@ impl BankBlocks {
     /// lost: the record now, and whether the orders that the bank serves have changed.
     #[inline(always)]
     pub(crate) fn put_record<S: Keep + ?Sized>(
-        &self,
-        s: &mut S,
+        words: &mut [u64],
         bank: usize,
         was: Record,
         record: Record,
         lost: u32,
     ) -> (Record, bool) {
-        let [counts, _] = s.add(bank, u64::from(lost).wrapping_neg());
-        let reordered = record.state != was.state;
-        if reordered {
-            s.set_field(bank, STATE, was.state, record.state);
-        }
-        (Record { counts, ..record }, reordered)
+        let less = u64::from(lost).wrapping_neg();
+        let counts = S::put(words, bank, less, was.state, record.state);
+        (Record { counts, ..record }, record.state != was.state)
     }
 
     /// The bank's free frames but for those of open words.
@@ -103,6 +99,17 @@ impl BankBlocks {
         self.state(s, bank) & ISOLATED != 0
     }
 
+    /// Notes the orders that the bank [has come to serve](crate::zone::bank::open::Released); returns
+    /// the placement's note, with the flags.
+    #[inline(always)]
+    pub(crate) fn serve<S: Keep + ?Sized>(s: &mut S, bank: usize, entered: u32) -> u32 {
+        let state = match S::CHECKED {
+            true => s.update(bank, STATE, |state| state | u64::from(entered)),
+            false => s.field(bank, STATE),
+        };
+        (state >> 32) as u32
+    }
+
     /// Returns the placement's note, with the flags.
     #[inline(always)]
     pub(crate) fn state<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
@@ -131,22 +138,11 @@ impl BankBlocks {
         self.state(s, bank) & !FLAGS
     }
 
+    #[inline]
     pub(crate) fn set_note<S: Keep + ?Sized>(&self, s: &mut S, bank: usize, note: u32) {
-        let state = s.field(bank, STATE);
-        self.put_note(s, bank, state, note);
-    }
-
-    /// As [`set_note`](Self::set_note), of a bank whose record has this state.
-    #[inline(always)]
-    pub(crate) fn put_note<S: Keep + ?Sized>(
-        &self,
-        s: &mut S,
-        bank: usize,
-        state: u64,
-        note: u32,
-    ) {
-        let half = (state >> 32) as u32 & FLAGS | note;
-        s.set_field(bank, STATE, state, with_half(state, NOTE % 2, half));
+        s.update(bank, STATE, |state| {
+            with_half(state, NOTE % 2, (state >> 32) as u32 & FLAGS | note)
+        });
     }
 
     /// Isolates a bank or ends that.
@@ -157,9 +153,8 @@ impl BankBlocks {
         isolated: bool,
     ) {
         let free = u64::from(self.free_of(s, bank));
-        let state = s.field(bank, STATE);
-        let half = (state >> 32) as u32 & !ISOLATED | if isolated { ISOLATED } else { 0 };
-        s.set_field(bank, STATE, state, with_half(state, NOTE % 2, half));
+        let flag = u64::from(ISOLATED) << 32;
+        s.update(bank, STATE, |state| state & !flag | if isolated { flag } else { 0 });
         let isolated_frames = if isolated { free } else { free.wrapping_neg() };
         self.isolated = self.isolated.wrapping_add(isolated_frames);
     }
@@ -178,16 +173,14 @@ impl BankBlocks {
     /// Changes one of a bank's links.
     #[inline(always)]
     fn set_link<S: Keep + ?Sized>(s: &mut S, bank: u32, field: usize, to: u32) {
-        let was = s.field(bank as usize, LINKS);
-        s.set_field(bank as usize, LINKS, was, with_half(was, field % 2, to));
+        s.update(bank as usize, LINKS, |was| with_half(was, field % 2, to));
     }
 
     /// Puts a bank at the head of the list whose head is the half `head`. O(1).
     pub(crate) fn link<S: Keep + ?Sized>(&self, s: &mut S, head: usize, bank: usize) {
         let heads = s.kept(head / 2);
         let first = (heads >> (head % 2 * 32)) as u32;
-        let links = s.field(bank, LINKS);
-        s.set_field(bank, LINKS, links, with_half(first.into(), PREV % 2, NONE));
+        s.update(bank, LINKS, |_| with_half(first.into(), PREV % 2, NONE));
         if first != NONE {
             Self::set_link(s, first, PREV, bank as u32);
         }

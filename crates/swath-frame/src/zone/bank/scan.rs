@@ -17,6 +17,8 @@ use crate::zone::bank::ranges::BankPool;
 pub struct ArrayPlacement;
 
 impl Placement for ArrayPlacement {
+    const READS: bool = false;
+
     fn build(&mut self, _b: &BankBlocks, _s: &mut [u64], _at: usize) {}
 
     #[inline]
@@ -166,6 +168,10 @@ impl Placement for ListPlacement {
         }
     }
 
+    fn stop(&mut self) {
+        self.recent = [NONE; 2];
+    }
+
     fn moved(&mut self, from: usize, to: usize) {
         self.heads = self.heads - from * 2 + to * 2;
     }
@@ -185,6 +191,9 @@ impl Placement for ListPlacement {
         let recent = self.recent[list];
         if self.recent_first && recent != NONE && b.serves(s, recent as usize, order) {
             return Some((recent as usize, Pick::Open));
+        }
+        if S::CHECKED && b.reach == 0 {
+            return None;
         }
         let first = |b: &BankBlocks, s: &S, list| {
             self.banks(b, s, list).find(|&bank| b.serves(s, bank, order))
