@@ -648,8 +648,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> ListBuddy<W, H> {
     /// paper's kernel thread, which does so at an interval. O(B) for B banks.
     pub fn lift_emptiest(&mut self) {
         if self.latch.fault().is_none() {
-            self.rule
-                .lift_emptiest(&self.blocks, H::write(&mut self.storage));
+            self.rule.lift_emptiest(&self.blocks, H::write(&mut self.storage));
             self.settle();
         }
     }
