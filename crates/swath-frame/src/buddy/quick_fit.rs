@@ -29,7 +29,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
-use crate::bits::words::{all_set, clear, first_clear, ones, ones_across, set, set_clear};
+use crate::bits::words::{all_set, clear, first_clear, ones_across, set, set_clear};
 use crate::hardening::{Checked, Hardening, Latch, Table, Trusting, WordFault};
 use crate::map::MemoryMap;
 
@@ -294,38 +294,22 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
         let top = usize::from(*kept);
         let word = self.list(len as usize) + top;
         let at = self.unsealed(self.storage[word]);
+        let bits = ones_across::<u64>(len as usize, (at & 63) as usize);
         // A word of a list that was changed leads out of the storage.
         let words = self.storage.get_mut((at >> 6) as usize..);
         let words = words.and_then(|words| words.first_chunk_mut::<2>());
-        if !words.is_some_and(|words| Self::mark_used(words, at & 63, len)) {
+        // One by one, which takes less than both at once.
+        let is_unused = |[low, high]: &&mut [u64; 2]| {
+            !H::CHECKED || *low & bits[0] == 0 && *high & bits[1] == 0
+        };
+        let Some([low, high]) = words.filter(is_unused) else {
             self.stop_at_kept(len, word);
             return None;
-        }
-        self.kept_frames -= len;
-        Some(Extent::new(Pfn::new(self.base + at), len))
-    }
-
-    /// Marks `len` frames as used, up to 64 of them, from bit `from` of the first word on. In the checked
-    /// tier it returns false, and nothing changes, if one of them is.
-    #[inline(always)]
-    fn mark_used([low, high]: &mut [u64; 2], from: u64, len: u64) -> bool {
-        if H::CHECKED && from + len <= 64 {
-            // Most blocks lie in one word, and then the other is not looked at.
-            let bits = ones::<u64>(len as usize) << from;
-            let is_unused = *low & bits == 0;
-            if is_unused {
-                *low |= bits;
-            }
-            return is_unused;
-        }
-        let bits = ones_across::<u64>(len as usize, from as usize);
-        // One by one, which takes less than both at once.
-        if H::CHECKED && (*low & bits[0] != 0 || *high & bits[1] != 0) {
-            return false;
-        }
+        };
         *low |= bits[0];
         *high |= bits[1];
-        true
+        self.kept_frames -= len;
+        Some(Extent::new(Pfn::new(self.base + at), len))
     }
 
     /// Stops the lists at the block that has just been taken from the list of `len` frames.

@@ -44,7 +44,7 @@
 //! |---|---|---|---|---|
 //! | in a row from a zone that is free | 190 | 87 | 44 | 37 |
 //! | allocated | 103 | 95 | 47 | 40 |
-//! | freed | 276 | 160 | 160 | 176 |
+//! | freed | 276 | 158 | 158 | 175 |
 //!
 //! Most frames come from an [open word](crate::zone::bank::open). Where one random frame
 //! comes back for each that is allocated, no word has many: the two calls take 348
@@ -70,8 +70,8 @@
 //! these orders would not help: it would be used up by its first block.
 //!
 //! In the [checked tier](BankBuddy::checked) a frame has two bits more, and records and lists
-//! take four times the bytes. From lists or pools a single frame is then allocated for 42 to
-//! 49 instructions, and freed for 165 to 180; the array allocates one for 108.
+//! take four times the bytes. From lists or pools a single frame is then allocated for 41 to
+//! 48 instructions, and freed for 158 to 175; the array allocates one for 99.
 
 use core::ops::DerefMut;
 
