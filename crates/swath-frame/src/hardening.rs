@@ -38,9 +38,9 @@
 //! not contain who writes all words as he wants them. What the allocator holds
 //! outside the caller's words (counts, places of the tables) is trusted.
 
-use core::ops::{Deref, DerefMut};
+use core::ops::DerefMut;
 
-use crate::bits::store::{Copies, Keep, Kept, Outvoted, Own, Seen};
+use crate::bits::store::{Guarded, Keep, Outvoted};
 
 mod sealed {
     pub trait Sealed {}
@@ -56,27 +56,25 @@ pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
     #[doc(hidden)]
     type Latch: Latch;
 
-    /// A place for the first copy of a word that differs from the others.
+    /// A place for a note that a word differs from its copies.
     #[doc(hidden)]
     type Note: Clone + core::fmt::Debug + Default;
 
-    /// A zone's words to be read.
+    /// A zone's words.
     #[doc(hidden)]
-    type Read<'s>: Deref<Target: Kept>;
-
-    /// A zone's words to be changed.
-    #[doc(hidden)]
-    type Write<'s>: DerefMut<Target: Keep>;
+    type Words<W: DerefMut<Target = [u64]>>: Keep + ?Sized;
 
     #[doc(hidden)]
-    fn read(storage: &[u64]) -> Self::Read<'_>;
+    fn read<W: DerefMut<Target = [u64]>>(storage: &Guarded<W, Self::Note>) -> &Self::Words<W>;
 
     #[doc(hidden)]
-    fn write<'s>(storage: &'s mut [u64], note: &'s mut Self::Note) -> Self::Write<'s>;
+    fn write<W: DerefMut<Target = [u64]>>(
+        storage: &mut Guarded<W, Self::Note>,
+    ) -> &mut Self::Words<W>;
 
-    /// Returns the word that is noted, with its value.
+    /// Returns true if the note was made.
     #[doc(hidden)]
-    fn noted(note: &Self::Note) -> Option<(usize, u64)>;
+    fn is_noted(note: &mut Self::Note) -> bool;
 }
 
 /// A place for the first contradiction; in the tier that looks for none it is nothing.
@@ -133,22 +131,21 @@ impl Hardening for Trusting {
     const CHECKED: bool = false;
     type Latch = ();
     type Note = ();
-    type Read<'s> = &'s [u64];
-    type Write<'s> = &'s mut [u64];
+    type Words<W: DerefMut<Target = [u64]>> = [u64];
 
     #[inline(always)]
-    fn read(storage: &[u64]) -> &[u64] {
-        storage
+    fn read<W: DerefMut<Target = [u64]>>(storage: &Guarded<W, ()>) -> &[u64] {
+        &storage.words
     }
 
     #[inline(always)]
-    fn write<'s>(storage: &'s mut [u64], (): &'s mut ()) -> &'s mut [u64] {
-        storage
+    fn write<W: DerefMut<Target = [u64]>>(storage: &mut Guarded<W, ()>) -> &mut [u64] {
+        &mut storage.words
     }
 
     #[inline(always)]
-    fn noted((): &()) -> Option<(usize, u64)> {
-        None
+    fn is_noted((): &mut ()) -> bool {
+        false
     }
 }
 
@@ -156,22 +153,23 @@ impl Hardening for Checked {
     const CHECKED: bool = true;
     type Latch = Option<WordFault>;
     type Note = Outvoted;
-    type Read<'s> = Own<Seen<'s>>;
-    type Write<'s> = Own<Copies<'s>>;
+    type Words<W: DerefMut<Target = [u64]>> = Guarded<W, Outvoted>;
 
     #[inline(always)]
-    fn read(storage: &[u64]) -> Own<Seen<'_>> {
-        Own(Seen(storage))
+    fn read<W: DerefMut<Target = [u64]>>(storage: &Guarded<W, Outvoted>) -> &Self::Words<W> {
+        storage
     }
 
     #[inline(always)]
-    fn write<'s>(storage: &'s mut [u64], note: &'s mut Outvoted) -> Own<Copies<'s>> {
-        Own(Copies::new(storage, note))
+    fn write<W: DerefMut<Target = [u64]>>(
+        storage: &mut Guarded<W, Outvoted>,
+    ) -> &mut Self::Words<W> {
+        storage
     }
 
     #[inline(always)]
-    fn noted(note: &Outvoted) -> Option<(usize, u64)> {
-        *note
+    fn is_noted(note: &mut Outvoted) -> bool {
+        note.is_noted()
     }
 }
 

@@ -3,11 +3,12 @@
 //! A structure that reads and writes through [`Kept`] and [`Keep`] works over a plain slice,
 //! and over one in which the words that it keeps, by their number, stand in **groups**: four words,
 //! the same four again, and again, and four that are spare. There a word that was changed is
-//! outvoted when it is read: the work goes on with the right value, and [`Copies`] notes which word
-//! it was. The other words of the slice stand once in both.
+//! outvoted when it is read: the work goes on with the right value, and [`Guarded`] notes that there
+//! was one. What changes a word changes the same bits of each copy, so that the wrong one goes on
+//! to differ. The other words of the slice stand once in both.
 
-use core::cell::Cell;
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use swath_arch::Word;
 
@@ -60,6 +61,9 @@ pub trait Kept {
     /// Returns a word that is kept.
     fn kept(&self, index: usize) -> u64;
 
+    /// Returns the word `nth` of a record.
+    fn field(&self, number: usize, nth: usize) -> u64;
+
     /// Returns the first copy of a record's second word, for who can do with a wrong one.
     fn second(&self, number: usize) -> u64;
 
@@ -72,12 +76,19 @@ pub trait Keep: Kept {
     /// Returns the storage as it is.
     fn words_mut(&mut self) -> &mut [u64];
 
-    /// Changes a word that is kept.
-    fn keep(&mut self, index: usize, value: u64);
+    /// Changes a word that is kept, which is `was`.
+    fn keep(&mut self, index: usize, was: u64, value: u64);
+
+    /// Changes the word `nth` of a record; returns what it was.
+    fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64;
 
     /// Adds to each copy of a record's first word, so that one that was changed stays another; returns
     /// the first copy, and that of the second word.
     fn add(&mut self, number: usize, more: u64) -> [u64; 2];
+
+    /// As [`add`](Self::add) in the words of such a storage, and makes the second word, which is `was`,
+    /// another; returns the first copy of the first.
+    fn put(words: &mut [u64], number: usize, more: u64, was: u64, value: u64) -> u64;
 }
 
 impl Kept for [u64] {
@@ -92,6 +103,11 @@ impl Kept for [u64] {
     #[inline(always)]
     fn kept(&self, index: usize) -> u64 {
         self[index]
+    }
+
+    #[inline(always)]
+    fn field(&self, number: usize, nth: usize) -> u64 {
+        self[number * Self::STRIDE + nth]
     }
 
     #[inline(always)]
@@ -112,8 +128,14 @@ impl Keep for [u64] {
     }
 
     #[inline(always)]
-    fn keep(&mut self, index: usize, value: u64) {
+    fn keep(&mut self, index: usize, _was: u64, value: u64) {
         self[index] = value;
+    }
+
+    #[inline(always)]
+    fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64 {
+        let word = &mut self[number * Self::STRIDE + nth];
+        core::mem::replace(word, value(*word))
     }
 
     #[inline(always)]
@@ -123,12 +145,23 @@ impl Keep for [u64] {
         *word = word.wrapping_add(more);
         [*word, *next]
     }
+
+    #[inline(always)]
+    fn put(words: &mut [u64], number: usize, more: u64, was: u64, value: u64) -> u64 {
+        let record = words[number * Self::STRIDE..].first_chunk_mut();
+        let Some([word, next]) = record else { return 0 };
+        *word = word.wrapping_add(more);
+        if was != value {
+            *next = value;
+        }
+        *word
+    }
 }
 
 /// Words that are kept in a group, and the words that it has: a power of two, so that there is one
 /// bound to look at. Copies do not touch each other, or the compiler would change two at once, which
 /// takes longer than one by one.
-const PARTS: usize = 4;
+pub(crate) const PARTS: usize = 4;
 pub(crate) const GROUP: usize = 4 * PARTS;
 
 /// Words in which so many words are kept three times.
@@ -155,18 +188,14 @@ fn copies(storage: &[u64], index: usize) -> Option<[u64; 3]> {
     Some([group[part], group[part + PARTS], group[part + 2 * PARTS]])
 }
 
-/// A word of a storage that was outvoted: its place and the value that it had.
-pub(crate) type Outvoted = Option<(usize, u64)>;
-
-/// Returns the copy of a word that is kept which differs from the others.
-pub(crate) fn differing(storage: &[u64], index: usize) -> Outvoted {
-    let copies = copies(storage, index)?;
-    let [first, second, third] = copies;
+/// Returns the copy of a word that is kept which differs from the others, with its place.
+pub(crate) fn differing(storage: &[u64], index: usize) -> Option<usize> {
+    let [first, second, third] = copies(storage, index)?;
     if first == second && second == third {
         return None;
     }
     let (_, nth) = vote(first, second, third);
-    Some((index / PARTS * GROUP + index % PARTS + nth * PARTS, copies[nth]))
+    Some(index / PARTS * GROUP + index % PARTS + nth * PARTS)
 }
 
 /// The value of the most, and which of the three has another.
@@ -180,119 +209,149 @@ fn vote(first: u64, second: u64, third: u64) -> (u64, usize) {
     }
 }
 
-/// A storage with copies that is only read.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen<'s>(pub(crate) &'s [u64]);
+/// A note that a word was outvoted, which who only reads can make.
+#[derive(Default, Debug)]
+pub struct Outvoted(AtomicBool);
 
-impl Kept for Seen<'_> {
-    const CHECKED: bool = true;
-    const STRIDE: usize = PARTS;
-
-    #[inline]
-    fn words(&self) -> &[u64] {
-        self.0
-    }
-
-    fn kept(&self, index: usize) -> u64 {
-        match copies(self.0, index) {
-            Some([first, second, _]) if first == second => first,
-            Some([first, second, third]) => vote(first, second, third).0,
-            None => 0,
-        }
-    }
-
-    fn second(&self, number: usize) -> u64 {
-        self.kept(number * Self::STRIDE + 1)
-    }
-
-    fn record(&self, number: usize) -> [u64; 2] {
-        let first = number * Self::STRIDE;
-        [self.kept(first), self.kept(first + 1)]
-    }
-}
-
-/// A storage with copies, and a place for the first word that is outvoted.
-#[derive(Debug)]
-pub struct Copies<'s> {
-    words: &'s mut [u64],
-    note: &'s Cell<Outvoted>,
-}
-
-impl<'s> Copies<'s> {
+impl Outvoted {
+    /// Returns true if the note was made.
     #[inline(always)]
-    pub(crate) fn new(words: &'s mut [u64], note: &'s mut Outvoted) -> Self {
-        Self { words, note: Cell::from_mut(note) }
+    pub(crate) fn is_noted(&mut self) -> bool {
+        *self.0.get_mut()
+    }
+}
+
+impl Clone for Outvoted {
+    fn clone(&self) -> Self {
+        Self(AtomicBool::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+/// A storage, and a place for a note that one of its words was outvoted: `()` where none can be.
+///
+/// It is what a call hands on, one pointer, where the slice and the note would be three words.
+#[derive(Clone, Debug)]
+pub struct Guarded<W, N> {
+    pub(crate) words: W,
+    pub(crate) note: N,
+}
+
+impl<W: Deref<Target = [u64]>> Guarded<W, Outvoted> {
+    #[inline(always)]
+    fn groups(&self) -> &[[u64; GROUP]] {
+        self.words.as_chunks::<GROUP>().0
     }
 
-    /// The right value of three that are not the same.
+    /// The right value of three that are not the same; 0 if there is no such word.
     #[cold]
     #[inline(never)]
-    fn outvote(&self, index: usize) -> u64 {
-        if self.note.get().is_none() {
-            self.note.set(differing(self.words, index));
-        }
-        Seen(self.words).kept(index)
+    fn outvote(&self, number: usize, nth: usize) -> u64 {
+        let index = number * PARTS + nth;
+        self.note.0.store(true, Ordering::Relaxed);
+        copies(&self.words, index).map_or(0, |[first, second, third]| vote(first, second, third).0)
     }
 }
 
-impl Kept for Copies<'_> {
+/// Changes the same bits of each copy of a word.
+#[inline(always)]
+fn change(group: &mut [u64; GROUP], part: usize, bits: u64) {
+    group[part] ^= bits;
+    group[part + PARTS] ^= bits;
+    group[part + 2 * PARTS] ^= bits;
+}
+
+impl<W: DerefMut<Target = [u64]>> Kept for Guarded<W, Outvoted> {
     const CHECKED: bool = true;
     const STRIDE: usize = PARTS;
 
     #[inline(always)]
     fn words(&self) -> &[u64] {
-        self.words
+        &self.words
     }
 
     #[inline(always)]
     fn kept(&self, index: usize) -> u64 {
-        match copies(self.words, index) {
-            Some([first, second, _]) if first == second => first,
-            _ => self.outvote(index),
+        let (number, part) = (index / PARTS, index % PARTS);
+        match self.groups().get(number) {
+            Some(group) if group[part] == group[part + PARTS] => group[part],
+            _ => self.outvote(number, part),
+        }
+    }
+
+    #[inline(always)]
+    fn field(&self, number: usize, nth: usize) -> u64 {
+        match self.groups().get(number) {
+            Some(group) if group[nth] == group[nth + PARTS] => group[nth],
+            _ => self.outvote(number, nth),
         }
     }
 
     #[inline(always)]
     fn second(&self, number: usize) -> u64 {
-        self.words.as_chunks::<GROUP>().0.get(number).map_or(0, |group| group[1])
+        self.groups().get(number).map_or(0, |group| group[1])
     }
 
     #[inline(always)]
     fn record(&self, number: usize) -> [u64; 2] {
-        let outvoted = || self.outvote(number * Self::STRIDE + 1);
-        match self.words.as_chunks::<GROUP>().0.get(number) {
+        match self.groups().get(number) {
             Some(group) if group[1] == group[1 + PARTS] => [group[0], group[1]],
-            Some(group) => [group[0], outvoted()],
+            Some(group) => [group[0], self.outvote(number, 1)],
             None => [0; 2],
         }
     }
 }
 
-impl Keep for Copies<'_> {
+impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
     #[inline(always)]
     fn words_mut(&mut self) -> &mut [u64] {
-        self.words
+        &mut self.words
     }
 
     #[inline(always)]
-    fn keep(&mut self, index: usize, value: u64) {
+    fn keep(&mut self, index: usize, was: u64, value: u64) {
         let groups = self.words.as_chunks_mut::<GROUP>().0;
         if let Some(group) = groups.get_mut(index / PARTS) {
-            let part = index % PARTS;
-            group[part] = value;
-            group[part + PARTS] = value;
-            group[part + 2 * PARTS] = value;
+            change(group, index % PARTS, was ^ value);
+        }
+    }
+
+    #[inline(always)]
+    fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64 {
+        match self.words.as_chunks_mut::<GROUP>().0.get_mut(number) {
+            Some(group) if group[nth] == group[nth + PARTS] => {
+                let was = group[nth];
+                change(group, nth, was ^ value(was));
+                was
+            }
+            _ => {
+                let was = self.outvote(number, nth);
+                self.keep(number * PARTS + nth, was, value(was));
+                was
+            }
         }
     }
 
     #[inline(always)]
     fn add(&mut self, number: usize, more: u64) -> [u64; 2] {
-        let records = self.words.as_chunks_mut::<GROUP>().0;
-        let Some(group) = records.get_mut(number) else { return [0; 2] };
+        let groups = self.words.as_chunks_mut::<GROUP>().0;
+        let Some(group) = groups.get_mut(number) else { return [0; 2] };
         group[0] = group[0].wrapping_add(more);
         group[PARTS] = group[PARTS].wrapping_add(more);
         group[2 * PARTS] = group[2 * PARTS].wrapping_add(more);
         [group[0], group[1]]
+    }
+
+    #[inline(always)]
+    fn put(words: &mut [u64], number: usize, more: u64, was: u64, value: u64) -> u64 {
+        let groups = words.as_chunks_mut::<GROUP>().0;
+        let Some(group) = groups.get_mut(number) else { return 0 };
+        group[0] = group[0].wrapping_add(more);
+        group[PARTS] = group[PARTS].wrapping_add(more);
+        group[2 * PARTS] = group[2 * PARTS].wrapping_add(more);
+        if was != value {
+            change(group, 1, was ^ value);
+        }
+        group[0]
     }
 }
 
@@ -325,27 +384,7 @@ impl<S: Keep + ?Sized> Words for AsKept<&mut S> {
 impl<S: Keep + ?Sized> Store for AsKept<&mut S> {
     #[inline(always)]
     fn put(&mut self, index: usize, value: u64) {
-        self.0.keep(index, value);
-    }
-}
-
-/// Lends what it holds, as a reference to a slice lends the slice.
-#[derive(Clone, Copy, Debug)]
-pub struct Own<T>(pub(crate) T);
-
-impl<T> Deref for Own<T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T> DerefMut for Own<T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
+        self.0.keep(index, self.0.kept(index), value);
     }
 }
 
@@ -362,45 +401,48 @@ mod tests {
         storage
     }
 
+    fn guarded(storage: &mut [u64]) -> Guarded<&mut [u64], Outvoted> {
+        Guarded { words: storage, note: Outvoted::default() }
+    }
+
     #[test]
     fn one_changed_word_of_three_is_outvoted_and_named() {
         assert_eq!((kept_words(7), first_kept(GROUP)), (2 * GROUP, 4));
         for changed in 0..LEN {
             let mut storage = plain();
             storage[changed] ^= 1 << 5;
-            let (was, part) = (storage[changed], changed % GROUP);
+            let part = changed % GROUP;
             let is_kept = changed < 2 * GROUP && part < 3 * PARTS;
             let found = (0..8).find_map(|index| differing(&storage, index));
-            assert_eq!(found, is_kept.then_some((changed, was)), "{changed}");
-            let mut note = None;
-            {
-                let words = Copies::new(&mut storage, &mut note);
-                for index in 0..7 {
-                    assert_eq!(words.kept(index), 7 + index as u64, "{changed}");
-                    assert_eq!(Seen(words.words()).kept(index), 7 + index as u64, "{changed}");
-                }
-                assert_eq!((words.kept(8), words.kept(usize::MAX)), (0, 0));
+            assert_eq!(found, is_kept.then_some(changed), "{changed}");
+            let words = guarded(&mut storage);
+            for index in 0..7 {
+                assert_eq!(words.kept(index), 7 + index as u64, "{changed}");
+                assert_eq!(words.field(index / 4, index % 4), 7 + index as u64, "{changed}");
             }
             // The third copy is not looked at as long as the others agree, nor what nothing is kept in.
             let is_read = is_kept && part < 2 * PARTS && (changed < GROUP || part % PARTS != 3);
-            assert_eq!(note, is_read.then_some((changed, was)), "{changed}");
+            assert_eq!(words.note.clone().is_noted(), is_read, "{changed}");
+            assert_eq!((words.kept(8), words.kept(usize::MAX)), (0, 0));
         }
     }
 
     #[test]
-    fn an_addition_leaves_a_changed_word_another() {
+    fn a_change_leaves_a_changed_word_another() {
         for changed in (GROUP..GROUP + 3 * PARTS).filter(|changed| changed % PARTS < 2) {
-            let (mut storage, mut note) = (plain(), None);
+            let mut storage = plain();
             storage[changed] ^= 1 << 40;
-            let mut words = Copies::new(&mut storage, &mut note);
+            let mut words = guarded(&mut storage);
             let [first, next] = words.add(1, 2);
             assert_eq!([first, next].map(|word| word & 0xff), [13, 12]);
             assert_eq!((words.add(2, 1), words.record(2)), ([0; 2], [0; 2]));
             assert_eq!(words.record(1), [first, 12]);
+            assert_eq!(words.note.is_noted(), [GROUP + 1, GROUP + PARTS + 1].contains(&changed));
+            words.keep(5, 12, 90);
+            assert_eq!(words.update(1, 0, |was| was + 57), 13);
+            assert_eq!([words.field(1, 0), words.kept(5), words.kept(6)], [70, 90, 13]);
             let found = (0..8).find_map(|index| differing(&storage, index));
-            assert_eq!(found, Some((changed, storage[changed])));
-            assert_eq!(Seen(&storage).record(1), [13, 12]);
-            assert_eq!(note.is_some(), [GROUP + 1, GROUP + PARTS + 1].contains(&changed));
+            assert_eq!(found, Some(changed));
         }
     }
 }

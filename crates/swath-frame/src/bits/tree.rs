@@ -6,6 +6,8 @@
 //! and order), and what is asked most is whether one is empty: the root says
 //! so, without a count beside it.
 
+use core::num::NonZero;
+
 use swath_arch::Word;
 
 use crate::bits::store::{Store, Words};
@@ -139,16 +141,18 @@ impl Tree {
         bound: usize,
     ) -> Option<(usize, bool)> {
         if self.depth != 2 {
-            return self.pop_below_of_any(s, at, bound);
+            let popped = self.pop_below_of_any(s, at, bound);
+            return (popped.0 != usize::MAX).then_some(popped);
         }
         let root = at + self.levels[1] as usize;
         let above = s.find(root)?;
         let index = above.trailing_zeros() as usize;
-        let word = s.find(at + index)?;
+        let word = NonZero::new(s.find(at + index)?)?;
         let first = index << 6 | word.trailing_zeros() as usize;
-        if word == 0 || first >= bound {
+        if first >= bound {
             return None;
         }
+        let word = word.get();
         let rest = word & (word - 1);
         s.put(at + index, rest);
         if rest != 0 {
@@ -159,22 +163,23 @@ impl Tree {
         Some((first, above == 0))
     }
 
+    /// As [`pop_below`](Self::pop_below); the greatest number for none.
     #[inline(never)]
     fn pop_below_of_any<S: Store + ?Sized>(
         &self,
         s: &mut S,
         at: usize,
         bound: usize,
-    ) -> Option<(usize, bool)> {
+    ) -> (usize, bool) {
         let mut index = 0;
         for &level in self.levels().iter().rev() {
-            let word = s.find(at + level as usize + index)?;
+            let word = s.find(at + level as usize + index).unwrap_or(0);
             if word == 0 {
-                return None;
+                return (usize::MAX, false);
             }
             index = index << 6 | word.trailing_zeros() as usize;
         }
-        (index < bound).then(|| (index, self.remove(s, at, index)))
+        if index < bound { (index, self.remove(s, at, index)) } else { (usize::MAX, false) }
     }
 
     /// Returns true if the set at `at` is empty. O(1).

@@ -23,8 +23,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> AdaptiveBuddy<W, H> {
 
     /// Free frames of a pool's banks, isolated ones left out. O(1).
     pub fn pool_free_frames(&self, pool: BankPool) -> u64 {
-        let words = H::read(&self.storage);
-        let (b, s) = (&self.blocks, &*words);
+        let (b, s) = (&self.blocks, H::read(&self.storage));
         let own = |&bank: &usize| self.rule.pool(b, s, bank) == Some(pool);
         let open = b.open_banks().filter(own).map(|bank| u64::from(b.open_of(bank)));
         self.rule.free[pool as usize] + open.sum::<u64>()
@@ -66,7 +65,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> AdaptiveBuddy<W, H> {
     /// assert_eq!(buddy.bank(candidate).unwrap().pool, Some(BankPool::Offline));
     /// ```
     pub fn next_candidate(&self, after: Option<usize>) -> Option<usize> {
-        self.rule.candidate(&self.blocks, &*H::read(&self.storage), after)
+        self.rule.candidate(&self.blocks, H::read(&self.storage), after)
     }
 
     /// Allocates a block from the fullest bank (up to a 32nd) that a pool has,
@@ -78,13 +77,11 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> AdaptiveBuddy<W, H> {
         {
             return None;
         }
-        let mut words = H::write(&mut self.storage, &mut self.note);
-        let (b, s, pool) = (&mut self.blocks, &mut *words, pool as usize);
+        let (b, s, pool) = (&mut self.blocks, H::write(&mut self.storage), pool as usize);
         let mut bank = self.rule.fullest(s, pool, order.k());
         if bank.is_none() && order > Order::BASE && self.rule.close_all(b, s) {
             bank = self.rule.fullest(s, pool, order.k());
         }
-        drop(words);
         let frame = bank.and_then(|bank| self.allocate_from(bank, order.k(), Pick::Smallest));
         self.settle();
         frame

@@ -26,7 +26,7 @@
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::bits::store::{Keep, Kept, Seen, kept_words, spread};
+use crate::bits::store::{Keep, Kept, PARTS, kept_words, spread};
 use crate::bits::tree::Tree;
 use crate::bits::words::ones;
 use crate::map::MemoryMap;
@@ -39,10 +39,10 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Orders that can have a tree.
 pub(crate) const ORDERS: usize = BLOCK_ORDER_MAX as usize + 1;
 
-/// Words of a [cell](crate::zone::bank::frames) without the frames in use.
+/// Words of a [cell](crate::zone::bank::frames) that has each word once.
 pub(crate) const PAIR: usize = 2;
 
-/// Words of a cell with them; the last is spare, so that there is one bound to look at.
+/// Words of a cell that has each word twice.
 pub(crate) const CELL: usize = 4;
 
 /// Words of a bank's record, of two halves each: its free frames but for those of
@@ -76,9 +76,15 @@ pub(crate) fn half<S: Kept + ?Sized>(s: &S, index: usize) -> u32 {
 
 #[inline(always)]
 pub(crate) fn set_half<S: Keep + ?Sized>(s: &mut S, index: usize, value: u32) {
-    let shift = index % 2 * 32;
-    let others = s.kept(index / 2) & !(u64::from(u32::MAX) << shift);
-    s.keep(index / 2, others | u64::from(value) << shift);
+    let was = s.kept(index / 2);
+    s.keep(index / 2, was, with_half(was, index % 2, value));
+}
+
+/// A word with another half.
+#[inline(always)]
+pub(crate) const fn with_half(word: u64, nth: usize, value: u32) -> u64 {
+    let shift = nth * 32;
+    word & !((u32::MAX as u64) << shift) | (value as u64) << shift
 }
 
 /// From the frames at which blocks of order `j` start, all of them free, those
@@ -230,7 +236,7 @@ impl BankBlocks {
             s.copy_within(trees..trees + self.tree_words(), to + CELL * self.frame_words);
             for unit in (0..self.frame_words).rev() {
                 let [free, present] = [s[from + PAIR * unit], s[from + PAIR * unit + 1]];
-                let cell = [free, present, present & !free, 0];
+                let cell = [free, present, free, present];
                 s[to + CELL * unit..to + CELL * (unit + 1)].copy_from_slice(&cell);
             }
         }
@@ -238,7 +244,7 @@ impl BankBlocks {
             let at = bank * RECORD_WORDS;
             let words = [s[at], s[at + 1], s[at + 2], 0];
             for (nth, word) in words.into_iter().enumerate() {
-                spread(s, bank * Seen::STRIDE + nth, word);
+                spread(s, bank * PARTS + nth, word);
             }
         }
         let open = self.open.map(|open| {
@@ -392,8 +398,8 @@ impl BankBlocks {
         order: u32,
         serves: bool,
     ) {
-        let at = bank * S::STRIDE + CLASSES / 2;
-        s.keep(at, s.kept(at) & !(1 << order) | u64::from(serves) << order);
+        let class = u64::from(serves) << order;
+        s.update(bank, CLASSES / 2, |was| was & !(1 << order) | class);
     }
 
     /// Removes the first word or block from the tree of an order, and says if that is empty now;
@@ -401,16 +407,16 @@ impl BankBlocks {
     #[inline(always)]
     pub(crate) fn pop<S: Keep + ?Sized>(
         &self,
-        s: &mut S,
+        words: &mut [u64],
         bank: usize,
         order: u32,
     ) -> Option<(usize, bool)> {
         let class = &self.classes[order as usize & 31];
         let at = self.words_of(bank) + class.at as usize;
         if !S::CHECKED {
-            return Some(class.tree.pop_first(s.words_mut(), at));
+            return Some(class.tree.pop_first(words, at));
         }
-        class.tree.pop_below(s.words_mut(), at, class.bound as usize)
+        class.tree.pop_below(words, at, class.bound as usize)
     }
 
     /// The order of the largest block of a word that is not zero.
@@ -441,18 +447,19 @@ impl BankBlocks {
     ) -> Option<(Pfn, Taken)> {
         let was = self.record(s, bank);
         // An open word serves single frames only.
-        let classes = if order == 0 { self.trees(s, bank) } else { was.classes() };
+        let classes = if order == 0 { self.trees(s, bank, was) } else { was.classes() };
         if S::CHECKED && classes >> order == 0 {
             return None;
         }
         let from =
             if largest { classes.ilog2() } else { order + (classes >> order).trailing_zeros() };
+        let words = s.words_mut();
         let (at, record) = if from < 6 {
-            self.allocate_in_word(s, bank, from, order, was)
+            self.allocate_in_word::<S>(words, bank, from, order, was)
         } else {
-            self.allocate_words(s, bank, from, order, was)
+            self.allocate_words::<S>(words, bank, from, order, was)
         }?;
-        let (record, reordered) = self.put_record(s, bank, was, record, 1 << order);
+        let (record, reordered) = Self::put_record::<S>(words, bank, was, record, 1 << order);
         self.free -= 1 << order;
         let frame = Pfn::new(self.first_of(bank) + at as u64);
         Some((frame, Taken { bank, filed: 1 << order, reordered, record }))
@@ -480,15 +487,15 @@ impl BankBlocks {
     #[inline(always)]
     fn allocate_in_word<S: Keep + ?Sized>(
         &self,
-        s: &mut S,
+        words: &mut [u64],
         bank: usize,
         from: u32,
         order: u32,
         mut record: Record,
     ) -> Option<(usize, Record)> {
         // Most words have one largest block, and leave the tree with it.
-        let (unit, is_empty) = self.pop(s, bank, from)?;
-        let frames = Self::claim(s, self.cell(bank, unit))?;
+        let (unit, is_empty) = self.pop::<S>(words, bank, from)?;
+        let frames = Self::claim::<S>(words, self.cell(bank, unit))?;
         let word = frames.free;
         let (first, own, is_last) = if from == order {
             let starts = starts(word, order);
@@ -504,7 +511,7 @@ impl BankBlocks {
         let at = unit * 64 + first as usize;
         if !is_last {
             let class = &self.classes[from as usize & 31];
-            class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit);
+            class.tree.insert(words, self.words_of(bank) + class.at as usize, unit);
             return Some((at, record));
         }
         if is_empty {
@@ -514,7 +521,7 @@ impl BankBlocks {
             // The upper half of the block is the largest now.
             let to = if own > order { own - 1 } else { self.largest(now) };
             let class = &self.classes[to as usize & 31];
-            if class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit) {
+            if class.tree.insert(words, self.words_of(bank) + class.at as usize, unit) {
                 record.set_class(to, true);
             }
         }
@@ -525,35 +532,34 @@ impl BankBlocks {
     #[inline(never)]
     fn allocate_words<S: Keep + ?Sized>(
         &self,
-        s: &mut S,
+        words: &mut [u64],
         bank: usize,
         from: u32,
         order: u32,
         mut record: Record,
     ) -> Option<(usize, Record)> {
-        let (mut unit, is_empty) = self.pop(s, bank, from)?;
-        let words = 1 << (order.max(6) - 6);
+        let (mut unit, is_empty) = self.pop::<S>(words, bank, from)?;
         let first = self.cell(bank, unit << (from - 6));
         if order < 6 {
-            let frames = Self::claim(s, first)?;
+            let frames = Self::claim::<S>(words, first)?;
             if S::CHECKED && frames.free != u64::MAX {
                 return None;
             }
             frames.put(!ones::<u64>(1 << order));
         } else {
-            Self::claim_all(s, first, words)?;
+            Self::claim_all::<S>(words, first, 1 << (order.max(6) - 6))?;
         }
         record.set_class(from, !is_empty);
         let at = self.words_of(bank);
         for half in (order.max(6)..from).rev() {
             unit <<= 1;
             let class = &self.classes[half as usize & 31];
-            class.tree.insert(s.words_mut(), at + class.at as usize, unit | 1);
+            class.tree.insert(words, at + class.at as usize, unit | 1);
             record.set_class(half, true);
         }
         if order < 6 {
             let class = &self.classes[5];
-            class.tree.insert(s.words_mut(), at + class.at as usize, unit);
+            class.tree.insert(words, at + class.at as usize, unit);
             record.set_class(5, true);
             return Some((unit * 64, record));
         }
@@ -595,14 +601,22 @@ impl BankBlocks {
             return self.release_in_open(s, cell, mask);
         }
         let was = Self::give(s, cell, mask)?;
-        let reordered = if was == 0 {
-            self.enter(s, bank, order, at / 64)
-        } else {
+        if was == 0 {
+            let class = &self.classes[order as usize & 31];
+            let tree = self.words_of(bank) + class.at as usize;
+            let reordered = class.tree.insert(s.words_mut(), tree, at / 64);
+            let entered = if S::CHECKED { u32::from(reordered) << order } else { 0 };
+            if reordered && !S::CHECKED {
+                self.set_class(s, bank, order, true);
+            }
+            return Some(Released { filed: 1 << order, reordered, entered });
+        }
+        let reordered = {
             // A single frame whose buddy is in use changes no largest block.
             (order > 0 || was >> (first ^ 1) & 1 == 1)
                 && self.merge_in_word(s, bank, at / 64, first, order, was)
         };
-        Some(Released { filed: 1 << order, reordered })
+        Some(Released { filed: 1 << order, reordered, entered: 0 })
     }
 
     #[inline(never)]
@@ -620,7 +634,7 @@ impl BankBlocks {
         }
         Self::give_all(s, first, count)?;
         let reordered = self.merge_words(s, bank, at >> order, order);
-        Some(Released { filed: 1 << order, reordered })
+        Some(Released { filed: 1 << order, reordered, entered: 0 })
     }
 
     /// Frames `first` to `first + 2^order` of a word, which was `was` and not zero, are
@@ -697,5 +711,5 @@ pub(crate) const fn record<S: Kept + ?Sized>(bank: usize, field: usize) -> usize
 
 /// Words of the records of so many banks in the checked tier.
 const fn records_checked(banks: usize) -> usize {
-    kept_words(banks * Seen::STRIDE)
+    kept_words(banks * PARTS)
 }

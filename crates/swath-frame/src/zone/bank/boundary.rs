@@ -85,6 +85,10 @@ impl Placement for BoundaryPlacement {
         note_movable(b, s);
     }
 
+    fn stop(&mut self) {
+        self.boundary = 0;
+    }
+
     fn choose<S: Keep + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
@@ -99,14 +103,14 @@ impl Placement for BoundaryPlacement {
         let boundary = self.boundary;
         if !movable {
             let found = (0..boundary).find(|bank| serves(b, s, bank)).or_else(|| {
-                let bank = (boundary..b.count).find(|bank| serves(b, s, bank))?;
+                let bank = (boundary..b.reach).find(|bank| serves(b, s, bank))?;
                 self.shift(b, s, bank + 1);
                 Some(bank)
             });
             return found.map(|bank| (bank, Pick::Open));
         }
         let above = |own: &Self, b: &BankBlocks, s: &S| {
-            (own.boundary..b.count).rev().find(|bank| serves(b, s, bank))
+            (own.boundary..b.reach).rev().find(|bank| serves(b, s, bank))
         };
         let mut found = above(self, b, s);
         if found.is_none() {

@@ -44,7 +44,7 @@
 //! |---|---|---|---|---|
 //! | in a row from a zone that is free | 190 | 87 | 44 | 37 |
 //! | allocated | 103 | 95 | 47 | 40 |
-//! | freed | 276 | 160 | 160 | 176 |
+//! | freed | 276 | 158 | 158 | 175 |
 //!
 //! Most frames come from an [open word](crate::zone::bank::open). Where one random frame
 //! comes back for each that is allocated, no word has many: the two calls take 348
@@ -70,22 +70,21 @@
 //! these orders would not help: it would be used up by its first block.
 //!
 //! In the [checked tier](BankBuddy::checked) a frame has two bits more, and records and lists
-//! take four times the bytes. From lists or pools a single frame is then allocated for 42 to
-//! 49 instructions, and freed for 165 to 180; the array allocates one for 108.
+//! take four times the bytes. From lists or pools a single frame is then allocated for 41 to
+//! 48 instructions, and freed for 158 to 175; the array allocates one for 99.
 
-use crate::bits::store::Keep;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameFreeError;
-use crate::bits::store::{first_kept, kept_words, spread};
+use crate::bits::store::{Guarded, Keep, Outvoted, first_kept, kept_words, spread};
 use crate::hardening::{Checked, Hardening, Latch, Trusting, WordFault};
 use crate::map::MemoryMap;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
 use crate::zone::bank::blocks::BankBlocks;
 use crate::zone::bank::boundary::BoundaryPlacement;
-use crate::zone::bank::open::{Open, Released};
+use crate::zone::bank::open::{ISOLATED, Open, Released};
 use crate::zone::bank::placement::{Pick, Placement};
 use crate::zone::bank::pools::PoolPlacement;
 use crate::zone::bank::ranges::{BankLayout, BankLayoutError, BankState};
@@ -145,13 +144,12 @@ pub type TreeBuddy<W, H = Trusting> = BankBuddy<W, TreePlacement, H>;
 /// ```
 #[derive(Clone, Debug)]
 pub struct BankBuddy<W, P, H: Hardening = Trusting> {
-    pub(crate) storage: W,
+    /// The words, and a note that one of them was outvoted, until the call ends.
+    pub(crate) storage: Guarded<W, H::Note>,
     pub(crate) blocks: BankBlocks,
     pub(crate) rule: P,
     placement_bytes: usize,
     pub(crate) latch: H::Latch,
-    /// The first word that was outvoted, until the call ends.
-    pub(crate) note: H::Note,
 }
 
 impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
@@ -221,7 +219,8 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         blocks.fill(&mut storage, map, zone, free);
         rule.build(&blocks, &mut storage[..], own as usize);
         let placement_bytes = (needed_words - own as usize) * 8;
-        Ok(Self { storage, blocks, rule, placement_bytes, latch: (), note: () })
+        let storage = Guarded { words: storage, note: () };
+        Ok(Self { storage, blocks, rule, placement_bytes, latch: () })
     }
 
     /// Counts the words of storage that the [checked tier](Self::checked) of a zone needs.
@@ -249,7 +248,8 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
     /// # Errors
     /// [`BankLayoutError::Storage`].
     pub fn checked(self) -> Result<BankBuddy<W, P, Checked>, BankLayoutError> {
-        let Self { mut storage, mut blocks, mut rule, placement_bytes, .. } = self;
+        let Self { storage, mut blocks, mut rule, placement_bytes, .. } = self;
+        let mut storage = storage.words;
         let (own, kept) = (blocks.words(), placement_bytes / 8);
         let shape = blocks.checked_shape();
         let (needed_words, given_words) = (shape.placement_at() + kept_words(kept), storage.len());
@@ -264,8 +264,8 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         }
         blocks.spread(&mut storage, shape);
         rule.moved(own, to);
-        let (latch, note) = (None, None);
-        Ok(BankBuddy { storage, blocks, rule, placement_bytes, latch, note })
+        let storage = Guarded { words: storage, note: Outvoted::default() };
+        Ok(BankBuddy { storage, blocks, rule, placement_bytes, latch: None })
     }
 }
 
@@ -290,20 +290,20 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P, Checked> {
 
 impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H> {
     fn fault_at(&self, word: usize) -> WordFault {
-        let value = self.storage.get(word).copied().unwrap_or(0);
+        let value = self.storage.words.get(word).copied().unwrap_or(0);
         WordFault { table: self.blocks.table_at(word), word, value }
     }
 
     /// The word that is not what the others say. O(words·orders).
     fn differing(&self) -> Option<WordFault> {
-        let word = self.blocks.wrong_word(&*H::read(&self.storage), self.placement_bytes / 8)?;
+        let word = self.blocks.wrong_word(H::read(&self.storage), self.placement_bytes / 8)?;
         Some(self.fault_at(word))
     }
 
     /// Stops the zone if a word has been outvoted. Nothing is handed out or taken back from here on.
     #[inline(always)]
     pub(crate) fn settle(&mut self) {
-        if H::noted(&self.note).is_some() {
+        if H::is_noted(&mut self.storage.note) {
             self.stop();
         }
     }
@@ -315,14 +315,11 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         if !H::CHECKED {
             return None;
         }
-        let noted = H::noted(&self.note).map(|(word, value)| {
-            let table = self.blocks.table_at(word);
-            WordFault { table, word, value }
-        });
-        let known = self.latch.fault().or(noted).or_else(|| self.differing());
+        let known = self.latch.fault().or_else(|| self.differing());
         let fault = known.unwrap_or_else(|| self.fault_at(0));
         self.blocks.open = [Open::NONE; 2];
         self.blocks.reach = 0;
+        self.rule.stop();
         Some(self.latch.close(fault))
     }
 
@@ -339,8 +336,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
 
     /// Returns the state of a bank; `None` if there is no such bank. O(1).
     pub fn bank(&self, bank: usize) -> Option<BankState> {
-        let words = H::read(&self.storage);
-        let (b, s) = (&self.blocks, &*words);
+        let (b, s) = (&self.blocks, H::read(&self.storage));
         (bank < b.count).then(|| BankState {
             extent: b.extent(bank),
             total_frames: b.frames_of(s, bank).into(),
@@ -353,14 +349,14 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
 
     /// Returns true if the frame is the zone's and free, isolated or not. O(1).
     pub fn is_free(&self, frame: Pfn) -> bool {
-        self.blocks.has_free(&*H::read(&self.storage), frame)
+        self.blocks.has_free(H::read(&self.storage), frame)
     }
 
     /// The first frame of a bank that is in use, from `from` on; `None` if
     /// there is none or no such bank. O(n/64) for n frames of a bank.
     pub fn next_allocated(&self, bank: usize, from: Pfn) -> Option<Pfn> {
         let b = &self.blocks;
-        (bank < b.count).then(|| b.next_allocated(&*H::read(&self.storage), bank, from)).flatten()
+        (bank < b.count).then(|| b.next_allocated(H::read(&self.storage), bank, from)).flatten()
     }
 
     /// Isolates one bank, as [`isolate`](ZoneAllocator::isolate) does, but also a
@@ -397,7 +393,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         if let Some(fault) = self.latch.fault() {
             return Err(IsolateError::Corrupt(fault));
         }
-        let banks = self.blocks.whole_banks(&*H::read(&self.storage), extent, !isolated)?;
+        let banks = self.blocks.whole_banks(H::read(&self.storage), extent, !isolated)?;
         for bank in banks {
             if isolated {
                 self.isolate_known(bank);
@@ -412,8 +408,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         if let Some(fault) = self.latch.fault() {
             return Err(IsolateError::Corrupt(fault));
         }
-        let words = H::read(&self.storage);
-        let (b, s) = (&self.blocks, &*words);
+        let (b, s) = (&self.blocks, H::read(&self.storage));
         if bank >= b.count {
             return Err(IsolateError::Foreign { frame: b.span().end() });
         }
@@ -429,15 +424,15 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
 
     fn isolate_known(&mut self, bank: usize) {
         self.close_in(bank);
-        let mut s = H::write(&mut self.storage, &mut self.note);
-        self.rule.isolate(&self.blocks, &mut *s, bank);
-        self.blocks.set_isolated(&mut *s, bank, true);
+        let s = H::write(&mut self.storage);
+        self.rule.isolate(&self.blocks, s, bank);
+        self.blocks.set_isolated(s, bank, true);
     }
 
     fn rejoin_known(&mut self, bank: usize) {
-        let mut s = H::write(&mut self.storage, &mut self.note);
-        self.blocks.set_isolated(&mut *s, bank, false);
-        self.rule.rejoin(&self.blocks, &mut *s, bank);
+        let s = H::write(&mut self.storage);
+        self.blocks.set_isolated(s, bank, false);
+        self.rule.rejoin(&self.blocks, s, bank);
     }
 
     /// Bytes of what each frame has: the bits of free and present frames and
@@ -447,19 +442,11 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         self.blocks.frame_bytes()
     }
 
-    /// Allocates what an open word does not serve, unless the zone has stopped. It may stop at the end.
+    /// Allocates what an open word does not serve. The zone may stop at the end; once it has, no word is
+    /// open and no bank is chosen.
     #[inline(never)]
     fn allocate_any(&mut self, order: u32, movable: bool) -> Option<Pfn> {
-        if self.latch.fault().is_some() {
-            return None;
-        }
-        let frame = if order == 0 {
-            self.allocate_single(movable)
-        } else {
-            self.allocate_block(order, movable)
-        };
-        self.settle();
-        frame
+        if order == 0 { self.allocate_single(movable) } else { self.allocate_block(order, movable) }
     }
 
     /// Allocates a block of more than one frame.
@@ -468,14 +455,16 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         if order > self.blocks.top {
             return None;
         }
-        let mut words = H::write(&mut self.storage, &mut self.note);
-        let (b, s) = (&mut self.blocks, &mut *words);
-        let (bank, from) = self.rule.choose(b, s, order, movable)?;
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
+        let Some((bank, from)) = self.rule.choose(b, s, order, movable) else {
+            self.settle();
+            return None;
+        };
         let Some((frame, taken)) = b.allocate(s, bank, order, from == Pick::Largest) else {
-            drop(words);
             return self.contradicted();
         };
         self.rule.allocated(b, s, &taken);
+        self.settle();
         Some(frame)
     }
 
@@ -486,26 +475,33 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         None
     }
 
-    /// Allocates a single frame that is its word's last, or opens a word.
+    /// Allocates a single frame that is its word's last, or opens a word. The zone may stop at the end
+    /// if words that stand more than once were read.
     #[inline(always)]
     fn allocate_single(&mut self, movable: bool) -> Option<Pfn> {
-        let mut words = H::write(&mut self.storage, &mut self.note);
-        let (b, s) = (&mut self.blocks, &mut *words);
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         let slot = usize::from(movable);
         let open = b.open_bank(slot);
-        let (bank, from) = match open {
-            Some(bank) if self.rule.keeps(bank, movable) => (bank, Pick::Open),
-            _ => self.rule.choose(b, s, 0, movable)?,
+        let chosen = match open {
+            Some(bank) if self.rule.keeps(bank, movable) => Some((bank, Pick::Open)),
+            _ => self.rule.choose(b, s, 0, movable),
+        };
+        let Some((bank, from)) = chosen else {
+            self.settle();
+            return None;
         };
         if from != Pick::Open {
-            drop(words);
-            return self.allocate_from(bank, 0, from);
+            let frame = self.allocate_from(bank, 0, from);
+            self.settle();
+            return frame;
         }
         if b.open_bank(slot) == Some(bank) {
             let (frame, falls) = b.allocate_last(s, slot)?;
             if falls {
-                drop(words);
                 self.fell(bank);
+            }
+            if P::READS {
+                self.settle();
             }
             return Some(frame);
         }
@@ -515,35 +511,31 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
             self.rule.freed(b, s, bank, frames);
         }
         let Some((frame, taken)) = b.allocate_opening(s, bank, slot) else {
-            drop(words);
             return self.contradicted();
         };
         if let Some(taken) = taken {
             self.rule.allocated(b, s, &taken);
         }
+        self.settle();
         Some(frame)
     }
 
     /// Allocates a block from a bank that was chosen, and opens no word.
     #[inline(never)]
     pub(crate) fn allocate_from(&mut self, bank: usize, order: u32, from: Pick) -> Option<Pfn> {
-        let mut words = H::write(&mut self.storage, &mut self.note);
-        let (b, s) = (&mut self.blocks, &mut *words);
-        if b.trees(s, bank) == 0 {
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
+        if b.trees(s, bank, b.record(s, bank)) == 0 {
             // A single frame, and all that the bank has is open.
             let slot = usize::from(b.open_bank(1) == Some(bank));
             let Some((frame, falls)) = b.allocate_last(s, slot) else {
-                drop(words);
                 return self.contradicted();
             };
             if falls {
-                drop(words);
                 self.fell(bank);
             }
             return Some(frame);
         }
         let Some((frame, taken)) = b.allocate(s, bank, order, from == Pick::Largest) else {
-            drop(words);
             return self.contradicted();
         };
         self.rule.allocated(b, s, &taken);
@@ -553,15 +545,15 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// A bank has lost its last single frame, which was an open word's.
     #[inline(never)]
     fn fell(&mut self, bank: usize) {
-        let mut s = H::write(&mut self.storage, &mut self.note);
-        let taken = self.blocks.fallen(&*s, bank);
-        self.rule.allocated(&self.blocks, &mut *s, &taken);
+        let s = H::write(&mut self.storage);
+        let taken = self.blocks.fallen(s, bank);
+        self.rule.allocated(&self.blocks, s, &taken);
+        self.settle();
     }
 
     /// Closes the bank's open words.
     fn close_in(&mut self, bank: usize) {
-        let mut words = H::write(&mut self.storage, &mut self.note);
-        let (b, s) = (&mut self.blocks, &mut *words);
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         for slot in 0..2 {
             if b.open_bank(slot) == Some(bank)
                 && let Some((_, frames)) = b.close(s, slot)
@@ -575,17 +567,15 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// before or belong in another field.
     #[inline(never)]
     pub(crate) fn freed(&mut self, bank: usize, released: &Released) {
-        let mut words = H::write(&mut self.storage, &mut self.note);
-        let (b, s) = (&mut self.blocks, &mut *words);
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         let mut closes = false;
-        if b.is_isolated(s, bank) {
+        if BankBlocks::serve(s, bank, released.entered) & ISOLATED != 0 {
             b.isolated = b.isolated.wrapping_add(released.filed.into());
         } else {
             // The bank goes offline once its trees have all of it.
             closes = b.has_open(bank) && b.can_rest(s, bank);
         }
         self.rule.freed(b, s, bank, released.filed);
-        drop(words);
         if closes {
             self.close_in(bank);
         }
@@ -604,10 +594,9 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         if bank >= self.blocks.reach {
             return false;
         }
-        let mut s = H::write(&mut self.storage, &mut self.note);
-        let Some(released) = self.blocks.release(&mut *s, bank, at, order) else { return false };
-        if file_released(&self.blocks, &mut self.rule, &mut *s, bank, &released) {
-            drop(s);
+        let s = H::write(&mut self.storage);
+        let Some(released) = self.blocks.release(s, bank, at, order) else { return false };
+        if file_released(&self.blocks, &mut self.rule, s, bank, &released) {
             self.freed(bank, &released);
         }
         true
@@ -624,12 +613,10 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         }
         let extent = Extent::new(start, order.frames());
         let words = H::read(&self.storage);
-        if H::CHECKED && self.blocks.is_wrong_in(&*words, extent) {
-            drop(words);
+        if H::CHECKED && self.blocks.is_wrong_in(words, extent) {
             return self.stop().map_or(Ok(()), |fault| Err(FrameFreeError::Corrupt(fault)));
         }
-        self.blocks.can_release(&*words, extent)?;
-        drop(words);
+        self.blocks.can_release(words, extent)?;
         for (start, order) in self.blocks.pieces(extent) {
             self.free_block(start, order);
         }
@@ -661,8 +648,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> ListBuddy<W, H> {
     /// paper's kernel thread, which does so at an interval. O(B) for B banks.
     pub fn lift_emptiest(&mut self) {
         if self.latch.fault().is_none() {
-            self.rule
-                .lift_emptiest(&self.blocks, &mut *H::write(&mut self.storage, &mut self.note));
+            self.rule.lift_emptiest(&self.blocks, H::write(&mut self.storage));
             self.settle();
         }
     }
@@ -732,15 +718,13 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
 
     /// O(B) for B banks; O(1) with [`PoolPlacement`].
     fn largest_free(&self) -> Option<Order> {
-        let words = H::read(&self.storage);
-        let (b, s) = (&self.blocks, &*words);
+        let (b, s) = (&self.blocks, H::read(&self.storage));
         let largest = self.rule.largest(b, s).max(b.largest_open());
         largest.and_then(|order| Order::new(order as u8))
     }
 
     fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
-        let words = H::read(&self.storage);
-        let (b, s) = (&self.blocks, &*words);
+        let (b, s) = (&self.blocks, H::read(&self.storage));
         for bank in (0..b.count).filter(|&bank| !b.is_isolated(s, bank)) {
             b.for_each_free(s, bank, visit);
         }
@@ -774,7 +758,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
 
     fn check(&self) -> Result<(), &'static str> {
         let s = H::read(&self.storage);
-        self.blocks.check(&*s)?;
-        self.rule.check(&self.blocks, &*s)
+        self.blocks.check(s)?;
+        self.rule.check(&self.blocks, s)
     }
 }

@@ -1,10 +1,9 @@
 //! The words of 64 frames each: which are free, which the bank has and, in the checked tier,
-//! which are in use.
+//! both once more.
 //!
-//! They stand together, in a **cell**. A frame of the bank is free or in use, another is neither,
-//! so in a right cell no bit is set in one or in three of the words. In the checked tier a cell is
-//! looked at before one of its frames is handed out; what is freed there is set in one word and cleared in
-//! the other, so that a bit that was changed goes on to differ.
+//! They stand together, in a **cell**. In the checked tier frames are handed out only if the two
+//! words of free frames are the same, and taken back only if both words have them as the bank's. What changes
+//! is changed in both, so that a bit that differs goes on to differ.
 
 use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::{BankBlocks, CELL, PAIR};
@@ -13,16 +12,15 @@ use crate::zone::bank::blocks::{BankBlocks, CELL, PAIR};
 pub(crate) struct CellFrames<'s> {
     /// The frames that are free.
     pub(crate) free: u64,
-    present: u64,
     cell: &'s mut [u64],
 }
 
 impl CellFrames<'_> {
-    /// Makes these the free frames; the others of the bank are in use.
+    /// Makes these the free frames.
     #[inline(always)]
     pub(crate) fn put(self, free: u64) {
         match self.cell {
-            [was, _, used, _] => (*was, *used) = (free, self.present ^ free),
+            [was, _, again, _] => (*was, *again) = (free, free),
             [was, ..] => *was = free,
             [] => {}
         }
@@ -60,30 +58,35 @@ impl BankBlocks {
 
     /// Looks at a cell of which frames are to be handed out; `None` if it is none to believe.
     #[inline(always)]
-    pub(crate) fn claim<S: Keep + ?Sized>(s: &mut S, cell: usize) -> Option<CellFrames<'_>> {
+    pub(crate) fn claim<S: Keep + ?Sized>(
+        words: &mut [u64],
+        cell: usize,
+    ) -> Option<CellFrames<'_>> {
         if S::CHECKED {
-            let cell = s.words_mut().as_chunks_mut::<CELL>().0.get_mut(cell)?;
-            let [free, present, used, _] = *cell;
-            return (free ^ present ^ used == 0).then_some(CellFrames { free, present, cell });
+            let cell = words.as_chunks_mut::<CELL>().0.get_mut(cell)?;
+            let [free, _, again, _] = *cell;
+            return (free == again).then_some(CellFrames { free, cell });
         }
-        let cell = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(cell)?;
-        let [free, present] = *cell;
-        Some(CellFrames { free, present, cell })
+        let cell = words.as_chunks_mut::<PAIR>().0.get_mut(cell)?;
+        Some(CellFrames { free: cell[0], cell })
     }
 
     /// Hands out all frames of cells, if they are wholly free.
-    pub(crate) fn claim_all<S: Keep + ?Sized>(s: &mut S, first: usize, count: usize) -> Option<()> {
+    pub(crate) fn claim_all<S: Keep + ?Sized>(
+        words: &mut [u64],
+        first: usize,
+        count: usize,
+    ) -> Option<()> {
         if S::CHECKED {
-            let cells = s.words_mut().as_chunks_mut::<CELL>().0.get_mut(first..first + count)?;
-            let all =
-                |all: u64, &[free, present, used, _]: &[u64; CELL]| all & free & present & !used;
+            let cells = words.as_chunks_mut::<CELL>().0.get_mut(first..first + count)?;
+            let all = |all: u64, &[free, _, again, _]: &[u64; CELL]| all & free & again;
             if cells.iter().fold(u64::MAX, all) != u64::MAX {
                 return None;
             }
-            cells.iter_mut().for_each(|[free, _, used, _]| (*free, *used) = (0, u64::MAX));
+            cells.iter_mut().for_each(|[free, _, again, _]| (*free, *again) = (0, 0));
             return Some(());
         }
-        let cells = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(first..first + count)?;
+        let cells = words.as_chunks_mut::<PAIR>().0.get_mut(first..first + count)?;
         cells.iter_mut().for_each(|[free, _]| *free = 0);
         Some(())
     }
@@ -94,12 +97,13 @@ impl BankBlocks {
     pub(crate) fn give<S: Keep + ?Sized>(s: &mut S, cell: usize, mask: u64) -> Option<u64> {
         if S::CHECKED {
             let cells = s.words_mut().as_chunks_mut::<CELL>().0;
-            let [free, present, used, _] = cells.get_mut(cell)?;
+            let [free, present, again, present_again] = cells.get_mut(cell)?;
             let was = *free;
-            if was & mask != 0 || *present & *used & mask != mask {
+            if was & mask != 0 || *present & mask != mask || *present_again & mask != mask {
                 return None;
             }
-            (*free, *used) = (was | mask, *used ^ mask);
+            *free = was | mask;
+            *again ^= mask;
             return Some(was);
         }
         let [free, present] = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(cell)?;
@@ -113,20 +117,26 @@ impl BankBlocks {
 
     /// Returns true if the frames `mask` of the cell of an open word are the bank's.
     pub(crate) fn are_present<S: Kept + ?Sized>(s: &S, cell: usize, mask: u64) -> bool {
-        let used = s.words().as_chunks::<CELL>().0.get(cell).map_or(0, |&[_, _, used, _]| used);
-        Self::frames(s, cell)[1] & mask == mask && (!S::CHECKED || used & mask == mask)
+        if S::CHECKED {
+            let found = s.words().as_chunks::<CELL>().0.get(cell);
+            return found.is_some_and(|&[free, present, again, present_again]| {
+                present & present_again & !(free | again) & mask == mask
+            });
+        }
+        Self::frames(s, cell)[1] & mask == mask
     }
 
     /// As [`give`](Self::give), all frames of cells that have none free.
     pub(crate) fn give_all<S: Keep + ?Sized>(s: &mut S, first: usize, count: usize) -> Option<()> {
         if S::CHECKED {
             let cells = s.words_mut().as_chunks_mut::<CELL>().0.get_mut(first..first + count)?;
-            let all =
-                |all: u64, &[free, present, used, _]: &[u64; CELL]| all & !free & present & used;
+            let all = |all: u64, &[free, present, again, present_again]: &[u64; CELL]| {
+                all & !(free | again) & present & present_again
+            };
             if cells.iter().fold(u64::MAX, all) != u64::MAX {
                 return None;
             }
-            cells.iter_mut().for_each(|[free, _, used, _]| (*free, *used) = (u64::MAX, 0));
+            cells.iter_mut().for_each(|[free, _, again, _]| (*free, *again) = (u64::MAX, u64::MAX));
             return Some(());
         }
         let cells = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(first..first + count)?;
@@ -142,9 +152,10 @@ impl BankBlocks {
     #[inline]
     pub(crate) fn file_open<S: Keep + ?Sized>(s: &mut S, cell: usize, bits: u64) {
         if S::CHECKED {
-            if let Some([free, _, used, _]) = s.words_mut().as_chunks_mut::<CELL>().0.get_mut(cell)
-            {
-                (*free, *used) = (*free | bits, *used ^ bits);
+            let cells = s.words_mut().as_chunks_mut::<CELL>().0;
+            if let Some([free, _, again, _]) = cells.get_mut(cell) {
+                *free |= bits;
+                *again ^= bits;
             }
         } else if let Some([free, _]) = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(cell) {
             *free |= bits;
@@ -154,6 +165,14 @@ impl BankBlocks {
     /// Returns true if the words of a cell contradict each other.
     pub(crate) fn is_wrong<S: Kept + ?Sized>(s: &S, cell: usize) -> bool {
         let found = s.words().as_chunks::<CELL>().0.get(cell);
-        S::CHECKED && found.is_none_or(|&[free, present, used, _]| free ^ present ^ used != 0)
+        S::CHECKED
+            && found.is_none_or(|&[free, present, again, present_again]| {
+                (free ^ again) | (present ^ present_again) | free & !present != 0
+            })
+    }
+
+    /// The words of a cell of the checked tier.
+    pub(crate) fn cell_of<S: Kept + ?Sized>(s: &S, cell: usize) -> [u64; CELL] {
+        s.words().as_chunks::<CELL>().0.get(cell).copied().unwrap_or_default()
     }
 }

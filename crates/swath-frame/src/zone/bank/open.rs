@@ -78,6 +78,20 @@ impl Record {
         self.state as u32
     }
 
+    /// Returns true if the bank is isolated.
+    #[inline(always)]
+    pub(crate) const fn is_isolated(self) -> bool {
+        (self.state >> 32) as u32 & ISOLATED != 0
+    }
+
+    /// Returns true if the bank's trees have all of it but for `open` frames, and it may rest.
+    #[inline(always)]
+    pub(crate) const fn is_whole(self, open: u32) -> bool {
+        // A record that is none to believe may have more than all.
+        let whole = self.filed().wrapping_add(open) == (self.counts >> 32) as u32;
+        whole && (self.state >> 32) as u32 & CROSSES == 0
+    }
+
     /// Returns the placement's note, without flags.
     #[inline(always)]
     pub(crate) const fn note(self) -> u32 {
@@ -97,4 +111,6 @@ pub(crate) struct Released {
     pub(crate) filed: u32,
     /// True if the orders that the bank serves may have changed.
     pub(crate) reordered: bool,
+    /// Orders that the bank has come to serve, as bits, which its record does not say yet.
+    pub(crate) entered: u32,
 }

@@ -24,6 +24,9 @@ pub(crate) const POOLS: [Option<BankPool>; 4] =
 /// of a change.
 #[doc(hidden)]
 pub trait Placement {
+    /// True if a choice looks at words that stand more than once, of which one can be outvoted.
+    const READS: bool = true;
+
     /// Words of storage for `banks` banks with blocks up to order `top`.
     fn words(&self, _banks: usize, _top: u32) -> usize {
         0
@@ -32,11 +35,15 @@ pub trait Placement {
     /// Notes every bank: each is wholly free, or has no free frame. The words from `at` on are its own.
     fn build(&mut self, b: &BankBlocks, s: &mut [u64], at: usize);
 
+    /// The zone has stopped: no bank is chosen any more.
+    fn stop(&mut self) {}
+
     /// Its own words are kept from the number `to` on, which were from `from` on.
     fn moved(&mut self, _from: usize, _to: usize) {}
 
     /// A bank that serves 2^`order` frames, and how. Open words whose blocks
-    /// could serve are closed before.
+    /// could serve are closed before. None once the zone has stopped, when no bank
+    /// is within its reach.
     fn choose<S: Keep + ?Sized>(
         &mut self,
         b: &mut BankBlocks,

@@ -207,8 +207,10 @@ impl PoolPlacement {
     }
 
     /// Notes a bank in its field of a pool.
+    #[inline]
     fn link<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, pool: usize) {
-        let key = self.key(b.known_record(s, bank));
+        let record = b.known_record(s, bank);
+        let key = self.key(record);
         b.set_note(s, bank, pool as u32 | key);
         let Some((order, bucket)) = field(key) else { return };
         self.serving[pool] |= 1 << order;
@@ -222,8 +224,8 @@ impl PoolPlacement {
     }
 
     /// Takes a bank out of its field.
-    fn unlink<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
-        let note = b.note(s, bank);
+    #[inline]
+    fn unlink<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, note: u32) {
         let Some((order, bucket)) = field(note) else { return };
         let pool = (note & POOL_MASK) as usize;
         let mut is_last = false;
@@ -249,8 +251,9 @@ impl PoolPlacement {
     /// Takes a bank out of its field, towards pool `to`.
     #[inline(always)]
     fn leave<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, to: usize) {
-        let from = (b.note(s, bank) & POOL_MASK) as usize;
-        self.unlink(b, s, bank);
+        let note = b.note(s, bank);
+        let from = (note & POOL_MASK) as usize;
+        self.unlink(b, s, bank, note);
         let is_current = self.current.get(from) == Some(&(bank as u32));
         if is_current && (from != to || self.preference(from) != BankPreference::Recent) {
             self.current[from] = NONE;
@@ -534,6 +537,10 @@ impl Placement for PoolPlacement {
         }
     }
 
+    fn stop(&mut self) {
+        (self.serving, self.current) = ([0; 3], [NONE; 2]);
+    }
+
     fn moved(&mut self, from: usize, to: usize) {
         self.sets = self.sets - from + to;
         self.heads = self.heads - from * 2 + to * 2;
@@ -579,16 +586,17 @@ impl Placement for PoolPlacement {
 
     #[inline]
     fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32) {
-        let note = b.note(s, bank);
+        let record = b.known_record(s, bank);
+        let note = record.note();
         if note & APART != 0 {
             return;
         }
         let pool = (note & POOL_MASK) as usize;
         self.gain(pool, frames.into());
-        if b.is_whole(s, bank) {
+        if record.is_whole(0) {
             return self.requeue(b, s, bank, OFFLINE);
         }
-        if note & !POOL_MASK != self.key(b.known_record(s, bank)) {
+        if note & !POOL_MASK != self.key(record) {
             self.requeue(b, s, bank, pool);
         }
         if self.preference(pool) == BankPreference::Recent {
@@ -611,8 +619,9 @@ impl Placement for PoolPlacement {
     }
 
     fn isolate<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
-        let pool = b.note(s, bank) & POOL_MASK;
-        self.unlink(b, s, bank);
+        let note = b.note(s, bank);
+        let pool = note & POOL_MASK;
+        self.unlink(b, s, bank, note);
         b.set_note(s, bank, pool | APART);
         self.lose(pool as usize, b.filed_of(s, bank).into());
         for current in &mut self.current {

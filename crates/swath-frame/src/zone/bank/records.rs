@@ -3,9 +3,14 @@
 
 use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::{
-    BankBlocks, CLASSES, NEXT, NONE, NOTE, PREV, half, record, set_half,
+    BankBlocks, CLASSES, FRAMES, NEXT, NONE, NOTE, PREV, set_half, with_half,
 };
 use crate::zone::bank::open::{CROSSES, FLAGS, ISOLATED, Record};
+
+/// The words of a record.
+const COUNTS: usize = FRAMES / 2;
+const STATE: usize = CLASSES / 2;
+const LINKS: usize = NEXT / 2;
 
 impl BankBlocks {
     /// The bank's free frames.
@@ -23,33 +28,28 @@ impl BankBlocks {
 
     /// The bank's record, looked at.
     pub(crate) fn known_record<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> Record {
-        let at = bank * S::STRIDE;
-        Record { counts: s.kept(at), state: s.kept(at + 1) }
+        Record { counts: s.field(bank, COUNTS), state: s.field(bank, STATE) }
     }
 
     /// Writes the state of a bank's record, which was `was`, and counts frames that its trees have
     /// lost: the record now, and whether the orders that the bank serves have changed.
     #[inline(always)]
     pub(crate) fn put_record<S: Keep + ?Sized>(
-        &self,
-        s: &mut S,
+        words: &mut [u64],
         bank: usize,
         was: Record,
         record: Record,
         lost: u32,
     ) -> (Record, bool) {
-        let [counts, _] = s.add(bank, u64::from(lost).wrapping_neg());
-        let reordered = record.state != was.state;
-        if reordered {
-            s.keep(bank * S::STRIDE + 1, record.state);
-        }
-        (Record { counts, ..record }, reordered)
+        let less = u64::from(lost).wrapping_neg();
+        let counts = S::put(words, bank, less, was.state, record.state);
+        (Record { counts, ..record }, record.state != was.state)
     }
 
     /// The bank's free frames but for those of open words.
     #[inline(always)]
     pub(crate) fn filed_of<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        s.kept(bank * S::STRIDE) as u32
+        s.field(bank, COUNTS) as u32
     }
 
     /// Counts frames of a bank that its trees have got: its record now, and whether the
@@ -70,14 +70,14 @@ impl BankBlocks {
 
     #[inline(always)]
     pub(crate) fn frames_of<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        (s.kept(bank * S::STRIDE) >> 32) as u32
+        (s.field(bank, COUNTS) >> 32) as u32
     }
 
     /// The orders whose trees are not empty, as bits; order 0, too, while a word
     /// of the bank is open.
     #[inline(always)]
     pub(crate) fn classes<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        s.kept(bank * S::STRIDE + CLASSES / 2) as u32
+        s.field(bank, STATE) as u32
     }
 
     /// Returns true if the bank has a free block of this order, at most 31, or
@@ -99,10 +99,21 @@ impl BankBlocks {
         self.state(s, bank) & ISOLATED != 0
     }
 
+    /// Notes the orders that the bank [has come to serve](crate::zone::bank::open::Released); returns
+    /// the placement's note, with the flags.
+    #[inline(always)]
+    pub(crate) fn serve<S: Keep + ?Sized>(s: &mut S, bank: usize, entered: u32) -> u32 {
+        let state = match S::CHECKED {
+            true => s.update(bank, STATE, |state| state | u64::from(entered)),
+            false => s.field(bank, STATE),
+        };
+        (state >> 32) as u32
+    }
+
     /// Returns the placement's note, with the flags.
     #[inline(always)]
     pub(crate) fn state<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        (s.kept(bank * S::STRIDE + NOTE / 2) >> 32) as u32
+        (s.field(bank, STATE) >> 32) as u32
     }
 
     pub(crate) fn crosses<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> bool {
@@ -112,13 +123,13 @@ impl BankBlocks {
     /// Returns true if the bank's trees have all of it, and it may rest.
     #[inline(always)]
     pub(crate) fn is_whole<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> bool {
-        self.filed_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
+        self.known_record(s, bank).is_whole(0)
     }
 
     /// Returns true if all of the bank is free, and it may rest.
     #[inline]
     pub(crate) fn can_rest<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> bool {
-        self.free_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
+        self.known_record(s, bank).is_whole(self.open_of(bank))
     }
 
     /// Returns the placement's note, below 2^30.
@@ -127,9 +138,11 @@ impl BankBlocks {
         self.state(s, bank) & !FLAGS
     }
 
+    #[inline]
     pub(crate) fn set_note<S: Keep + ?Sized>(&self, s: &mut S, bank: usize, note: u32) {
-        let at = record::<S>(bank, NOTE);
-        set_half(s, at, self.state(s, bank) & FLAGS | note);
+        s.update(bank, STATE, |state| {
+            with_half(state, NOTE % 2, (state >> 32) as u32 & FLAGS | note)
+        });
     }
 
     /// Isolates a bank or ends that.
@@ -139,9 +152,9 @@ impl BankBlocks {
         bank: usize,
         isolated: bool,
     ) {
-        let at = record::<S>(bank, NOTE);
         let free = u64::from(self.free_of(s, bank));
-        set_half(s, at, half(s, at) & !ISOLATED | if isolated { ISOLATED } else { 0 });
+        let flag = u64::from(ISOLATED) << 32;
+        s.update(bank, STATE, |state| state & !flag | if isolated { flag } else { 0 });
         let isolated_frames = if isolated { free } else { free.wrapping_neg() };
         self.isolated = self.isolated.wrapping_add(isolated_frames);
     }
@@ -149,34 +162,41 @@ impl BankBlocks {
     /// The bank after this one in its list.
     #[inline(always)]
     pub(crate) fn next<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        half(s, record::<S>(bank, NEXT))
+        s.field(bank, LINKS) as u32
     }
 
     /// The bank before this one in its list.
     pub(crate) fn previous<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        half(s, record::<S>(bank, PREV))
+        (s.field(bank, LINKS) >> 32) as u32
+    }
+
+    /// Changes one of a bank's links.
+    #[inline(always)]
+    fn set_link<S: Keep + ?Sized>(s: &mut S, bank: u32, field: usize, to: u32) {
+        s.update(bank as usize, LINKS, |was| with_half(was, field % 2, to));
     }
 
     /// Puts a bank at the head of the list whose head is the half `head`. O(1).
     pub(crate) fn link<S: Keep + ?Sized>(&self, s: &mut S, head: usize, bank: usize) {
-        let first = half(s, head);
-        set_half(s, record::<S>(bank, NEXT), first);
-        set_half(s, record::<S>(bank, PREV), NONE);
+        let heads = s.kept(head / 2);
+        let first = (heads >> (head % 2 * 32)) as u32;
+        s.update(bank, LINKS, |_| with_half(first.into(), PREV % 2, NONE));
         if first != NONE {
-            set_half(s, record::<S>(first as usize, PREV), bank as u32);
+            Self::set_link(s, first, PREV, bank as u32);
         }
-        set_half(s, head, bank as u32);
+        s.keep(head / 2, heads, with_half(heads, head % 2, bank as u32));
     }
 
     /// Takes a bank out of the list whose head is the half `head`; whether the
     /// list is empty now. O(1).
     pub(crate) fn unlink<S: Keep + ?Sized>(&self, s: &mut S, head: usize, bank: usize) -> bool {
-        let (next, prev) = (self.next(s, bank), self.previous(s, bank));
+        let links = s.field(bank, LINKS);
+        let (next, prev) = (links as u32, (links >> 32) as u32);
         if next != NONE {
-            set_half(s, record::<S>(next as usize, PREV), prev);
+            Self::set_link(s, next, PREV, prev);
         }
         if prev != NONE {
-            set_half(s, record::<S>(prev as usize, NEXT), next);
+            Self::set_link(s, prev, NEXT, next);
         } else {
             set_half(s, head, next);
         }

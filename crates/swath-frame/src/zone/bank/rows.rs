@@ -61,12 +61,11 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// where the first is to be looked at by itself.
     #[inline]
     fn free_row(&mut self, frames: &[Pfn]) -> usize {
-        let mut s = H::write(&mut self.storage, &mut self.note);
-        let Some((bank, count, released)) = self.blocks.release_row(&mut *s, frames) else {
+        let s = H::write(&mut self.storage);
+        let Some((bank, count, released)) = self.blocks.release_row(s, frames) else {
             return 0;
         };
-        if file_released(&self.blocks, &mut self.rule, &mut *s, bank, &released) {
-            drop(s);
+        if file_released(&self.blocks, &mut self.rule, s, bank, &released) {
             self.freed(bank, &released);
         }
         count
@@ -148,6 +147,6 @@ impl BankBlocks {
                 false => self.enter(s, bank, to, unit),
             };
         }
-        Some((bank, count, Released { filed: count as u32, reordered }))
+        Some((bank, count, Released { filed: count as u32, reordered, entered: 0 }))
     }
 }

@@ -17,6 +17,8 @@ use crate::zone::bank::ranges::BankPool;
 pub struct ArrayPlacement;
 
 impl Placement for ArrayPlacement {
+    const READS: bool = false;
+
     fn build(&mut self, _b: &BankBlocks, _s: &mut [u64], _at: usize) {}
 
     #[inline]
@@ -32,7 +34,7 @@ impl Placement for ArrayPlacement {
         }
         let serves = |&bank: &usize| b.may_serve(s, bank, order);
         let found =
-            if movable { (0..b.count).rev().find(serves) } else { (0..b.count).find(serves) };
+            if movable { (0..b.reach).rev().find(serves) } else { (0..b.reach).find(serves) };
         found.map(|bank| (bank, Pick::Open))
     }
 
@@ -166,6 +168,10 @@ impl Placement for ListPlacement {
         }
     }
 
+    fn stop(&mut self) {
+        self.recent = [NONE; 2];
+    }
+
     fn moved(&mut self, from: usize, to: usize) {
         self.heads = self.heads - from * 2 + to * 2;
     }
@@ -185,6 +191,9 @@ impl Placement for ListPlacement {
         let recent = self.recent[list];
         if self.recent_first && recent != NONE && b.serves(s, recent as usize, order) {
             return Some((recent as usize, Pick::Open));
+        }
+        if S::CHECKED && b.reach == 0 {
+            return None;
         }
         let first = |b: &BankBlocks, s: &S, list| {
             self.banks(b, s, list).find(|&bank| b.serves(s, bank, order))
@@ -225,7 +234,8 @@ impl Placement for ListPlacement {
 
     #[inline]
     fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, _frames: u32) {
-        if b.is_whole(s, bank) && !b.is_isolated(s, bank) {
+        let record = b.known_record(s, bank);
+        if record.is_whole(0) && !record.is_isolated() {
             self.shift(b, s, bank, OFFLINE);
         }
     }

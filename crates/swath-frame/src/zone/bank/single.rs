@@ -78,10 +78,10 @@ impl BankBlocks {
         open.map(|open| self.largest(open.bits)).max()
     }
 
-    /// The orders of a bank whose trees are not empty.
+    /// The orders of a bank, which has this record, whose trees are not empty.
     #[inline(always)]
-    pub(crate) fn trees<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        let classes = self.classes(s, bank);
+    pub(crate) fn trees<S: Kept + ?Sized>(&self, s: &S, bank: usize, record: Record) -> u32 {
+        let classes = record.classes();
         if self.has_open(bank) && self.has_no_odd_word(s, bank) { classes & !1 } else { classes }
     }
 
@@ -141,12 +141,12 @@ impl BankBlocks {
         }
         self.open[slot].bits = bits | mask;
         if bits | mask != u64::MAX || self.top < 6 {
-            return Some(Released { filed: 0, reordered: false });
+            return Some(Released { filed: 0, reordered: false, entered: 0 });
         }
         self.shut(s, slot, bank);
         Self::file_open(s, cell, u64::MAX);
         self.merge_words(s, bank, cell - self.cell(bank, 0), 6);
-        Some(Released { filed: 64, reordered: true })
+        Some(Released { filed: 64, reordered: true, entered: 0 })
     }
 
     /// Allocates a single frame of a bank that serves one, and opens its word for
@@ -169,21 +169,18 @@ impl BankBlocks {
             return Some((frame, falls.then(|| self.fallen(s, bank))));
         }
         let from = trees.trailing_zeros();
-        let (mut unit, is_empty) = self.pop(s, bank, from)?;
+        let words = s.words_mut();
+        let (mut unit, is_empty) = self.pop::<S>(words, bank, from)?;
         let mut record = was;
         if is_empty {
             record.set_class(from, from == 0 && has_open);
         }
         if from > 5 {
-            (unit, record) = self.split_to_word(s, bank, unit, from, record);
+            (unit, record) = self.split_to_word(words, bank, unit, from, record);
         }
         let cell = self.cell(bank, unit);
-        let frames = Self::claim(s, cell)?;
+        let frames = Self::claim::<S>(words, cell)?;
         let word = frames.free;
-        if S::CHECKED && word == 0 {
-            return None;
-        }
-        frames.put(0);
         let bits = word & word.wrapping_sub(1);
         let first = self.first_of(bank) + unit as u64 * 64;
         let mut filed = 1;
@@ -191,8 +188,11 @@ impl BankBlocks {
             self.open[slot] = Open { cell, bits, first, bank };
             record.set_class(0, true);
             filed = word.count_ones();
+        } else if S::CHECKED && word == 0 {
+            return None;
         }
-        let (record, reordered) = self.put_record(s, bank, was, record, filed);
+        frames.put(0);
+        let (record, reordered) = Self::put_record::<S>(words, bank, was, record, filed);
         self.free -= 1;
         let taken = Taken { bank, filed, reordered, record };
         Some((Pfn::new(first + u64::from(word.trailing_zeros())), Some(taken)))
@@ -201,9 +201,9 @@ impl BankBlocks {
     /// The first word of a block that was taken out of its tree; the rest of it is
     /// entered again.
     #[inline(never)]
-    fn split_to_word<S: Keep + ?Sized>(
+    fn split_to_word(
         &self,
-        s: &mut S,
+        words: &mut [u64],
         bank: usize,
         mut unit: usize,
         from: u32,
@@ -212,7 +212,7 @@ impl BankBlocks {
         for half in (6..from).rev() {
             unit <<= 1;
             let class = &self.classes[half as usize & 31];
-            class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit | 1);
+            class.tree.insert(words, self.words_of(bank) + class.at as usize, unit | 1);
             record.set_class(half, true);
         }
         (unit, record)

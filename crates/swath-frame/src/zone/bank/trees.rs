@@ -66,7 +66,7 @@ impl TreePlacement {
             let (free, all) = (b.free_of(s, *bank), b.frames_of(s, *bank));
             !b.can_rest(s, *bank) && u64::from(free) * PARTLY >= u64::from(all)
         };
-        let candidates = || around(self.reserved[kind], b.count).filter(is_candidate);
+        let candidates = || around(self.reserved[kind], b.reach).filter(is_candidate);
         let partly = candidates().find(|bank| is_of_kind(bank) && is_partly_free(bank));
         let found = partly.or_else(|| candidates().find(|bank| b.can_rest(s, *bank)));
         found.or_else(|| candidates().find(is_of_kind))
@@ -97,7 +97,7 @@ impl Placement for TreePlacement {
         }
         let kind = self.kind(order, movable);
         let own = self.reserved[kind];
-        if own < b.count && b.may_serve(s, own, order) {
+        if own < b.reach && b.may_serve(s, own, order) {
             return Some((own, Pick::Open));
         }
         if let Some(bank) = self.next(b, s, (order, kind)) {
@@ -107,7 +107,7 @@ impl Placement for TreePlacement {
             self.reserved[kind] = bank;
             return Some((bank, Pick::Open));
         }
-        let any = around(own, b.count).find(|bank| b.may_serve(s, *bank, order));
+        let any = around(own, b.reach).find(|bank| b.may_serve(s, *bank, order));
         any.map(|bank| (bank, Pick::Open))
     }
 

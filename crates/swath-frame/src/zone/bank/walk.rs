@@ -47,20 +47,25 @@ impl BankBlocks {
         let kept = records.chain(first..first + kept);
         let outvoted = kept.into_iter().find_map(|index| differing(s.words(), index));
         let wrong = || (0..self.count).find_map(|bank| self.wrong_word_of(s, bank));
-        outvoted.map(|(word, _)| word).or_else(wrong)
+        outvoted.or_else(wrong)
     }
 
     fn wrong_word_of<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> Option<usize> {
         let cells = self.cell(bank, 0)..self.cell(bank, self.frame_words);
         if let Some(cell) = cells.clone().find(|&cell| Self::is_wrong(s, cell)) {
-            // One of three is wrong: the one by which the bank's count is another.
+            // One of two is wrong: the one by which the bank's count is another.
             let count = |nth: usize| -> u32 {
-                cells.clone().map(|cell| Self::frames(s, cell)[nth].count_ones()).sum()
+                cells.clone().map(|cell| Self::cell_of(s, cell)[nth].count_ones()).sum()
             };
-            if count(1) != self.frames_of(s, bank) {
-                return Some(cell * CELL + 1);
-            }
-            return Some(cell * CELL + if count(0) == self.filed_of(s, bank) { 2 } else { 0 });
+            let [free, present, again, present_again] = Self::cell_of(s, cell);
+            let nth = if present != present_again {
+                if count(1) == self.frames_of(s, bank) { 3 } else { 1 }
+            } else if free != again && count(0) == self.filed_of(s, bank) {
+                2
+            } else {
+                0
+            };
+            return Some(cell * CELL + nth);
         }
         (0..=self.top).find_map(|order| {
             let class = &self.classes[order as usize];
