@@ -4,10 +4,12 @@
  * updates the state of the mesh, adds the forces and the matrix of stiffness, and solves by conjugate gradient. The mesh is
  * partitioned among the threads from the beginning; what spans partitions is in each of them.
  *
- * face THREADS FRAMES FILE [ACROSS DOWN DEEP]; FILE is what pages.c records. */
+ * face THREADS FRAMES FILE [ACROSS DOWN DEEP]; FILE is what pages.c records. Prints the milliseconds of all processors
+ * that it took. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "mesh.h"
 #include "pages.h"
@@ -309,5 +311,8 @@ int main(int argc, char **argv) {
     pages_run(threads, simulate);
     fprintf(stderr, "%lu accesses\n", pages_accesses());
     pages_write(argv[3], "face");
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    printf("facesim %ld\n", (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000 + (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1000);
     return 0;
 }
