@@ -48,7 +48,7 @@ fn statements_stay_whatever_a_plan_leaves_out() {
         (
             "green-operations",
             &[("\n[[tests]]\nrecording = \"fork_test\"\noperations = 300\n", "")],
-            34,
+            58,
         ),
         ("green-working-set", &[("[1, 4, 8, 16]", "[1, 4]")], 7),
     ] {
