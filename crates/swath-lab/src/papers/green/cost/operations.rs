@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::callgrind::{self, Regions};
 use crate::host::count::CountError;
 use crate::host::machine::host_name;
-use crate::papers::green::cost::rows::{Row, TABLE_V, TABLE_VI};
+use crate::papers::green::cost::rows::{PaperRow, TABLE_V, TABLE_VI};
 use crate::papers::green::machine::age::AgeTarget;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::computer::drive_from;
@@ -331,7 +331,7 @@ fn count(job: &OneAllocator) -> Result<Vec<u64>, CountError> {
 const NO_PART: f64 = 0.01;
 
 /// The seconds of an operation in the paper, or those that a program's run took.
-fn seconds(plan: &OperationsPlan, row: &Row) -> Option<f64> {
+fn seconds(plan: &OperationsPlan, row: &PaperRow) -> Option<f64> {
     let program = || plan.programs.iter().find(|program| program.recording == row.test);
     row.seconds.or_else(|| Some(program()?.run_ms.get() as f64 / 1000.0))
 }
@@ -343,7 +343,7 @@ fn change(plan: &OperationsPlan, seconds: f64, own: f64, linux: f64) -> f64 {
 }
 
 /// Returns false if the plan's recording of a test is known to ask for no memory to speak of.
-fn asks(plan: &OperationsPlan, row: &Row) -> bool {
+fn asks(plan: &OperationsPlan, row: &PaperRow) -> bool {
     let recordings = plan.recordings();
     let recording = recordings.iter().find(|recording| recording.name == row.test);
     let asked = recording.and_then(|recording| recording.requests().ok());
@@ -352,7 +352,7 @@ fn asks(plan: &OperationsPlan, row: &Row) -> bool {
 
 fn claim(
     plan: &OperationsPlan,
-    row: &'static Row,
+    row: &'static PaperRow,
     name: AllocatorName,
     asks: bool,
 ) -> Statement<OperationsFound> {

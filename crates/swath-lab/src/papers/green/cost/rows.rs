@@ -1,7 +1,7 @@
 //! Rows of the paper's Tables V and VI: what runs on two kernels took.
 
 /// A row: what an operation or a program takes on Linux, and by how much that differs under Adaptive-Buddy.
-pub(crate) struct Row {
+pub(crate) struct PaperRow {
     pub(crate) table: &'static str,
     pub(crate) test: &'static str,
     /// The seconds of an operation on Linux; `None` of a program, whose run was another one than ours.
@@ -13,21 +13,21 @@ pub(crate) struct Row {
 }
 
 /// Operations a second on Linux, and the difference.
-const fn operation(test: &'static str, per_second: f64, difference: f64) -> Row {
+const fn operation(test: &'static str, per_second: f64, difference: f64) -> PaperRow {
     let seconds = Some(1.0 / per_second);
-    Row { table: "Table VI", test, seconds, difference: difference.abs(), rounding: 0.0 }
+    PaperRow { table: "Table VI", test, seconds, difference: difference.abs(), rounding: 0.0 }
 }
 
 /// System time in milliseconds and user time in whole seconds, of which two differ by up to a second more or less
 /// than is printed; each on Linux and under Adaptive-Buddy.
-const fn program(test: &'static str, system_ms: [f64; 2], user_s: [f64; 2]) -> Row {
+const fn program(test: &'static str, system_ms: [f64; 2], user_s: [f64; 2]) -> PaperRow {
     let linux = system_ms[0] / 1000.0 + user_s[0];
     let own = system_ms[1] / 1000.0 + user_s[1];
     let difference = (own - linux).abs() / linux;
-    Row { table: "Table V", test, seconds: None, difference, rounding: 1.0 / linux }
+    PaperRow { table: "Table V", test, seconds: None, difference, rounding: 1.0 / linux }
 }
 
-pub(crate) const TABLE_V: [Row; 12] = [
+pub(crate) const TABLE_V: [PaperRow; 12] = [
     program("bodytrack", [864.0, 672.0], [290.0, 290.0]),
     program("blackscholes", [3_885.0, 3_915.0], [352.0, 352.0]),
     program("canneal", [7_380.0, 7_432.0], [297.0, 299.0]),
@@ -42,7 +42,7 @@ pub(crate) const TABLE_V: [Row; 12] = [
     program("x264", [1_603.0, 1_787.0], [211.0, 211.0]),
 ];
 
-pub(crate) const TABLE_VI: [Row; 17] = [
+pub(crate) const TABLE_VI: [PaperRow; 17] = [
     operation("creat-clo", 151_816.0, -0.0130),
     operation("page_test", 552_330.0, 0.0135),
     operation("brk_test", 3_716_713.0, 0.0626),
