@@ -830,6 +830,36 @@ fn the_shipped_trace() {
     assert_eq!(sum, 0x0129_66ee_ad79_b9e9);
 }
 
+/// The figures of the face's traces, counted by another reader written from docs/formats.md.
+#[test]
+fn the_shipped_traces_of_threads() {
+    for (threads, periods, reads, pages) in [
+        (1, 222, 92_544, 56_944),
+        (4, 56, 55_609, 58_083),
+        (8, 29, 38_641, 59_201),
+        (16, 14, 31_296, 60_442),
+    ] {
+        let path = format!("../swath-lab/data/face/{threads}.swtrace");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        assert!(std::fs::metadata(&path).unwrap().len() < 10_000);
+        let mut touched = std::collections::BTreeSet::new();
+        let (mut accesses, mut skipped) = (0, 0);
+        for item in TraceReader::open(&path).unwrap().items() {
+            match item.unwrap() {
+                TraceItem::Access(access) => {
+                    assert_eq!(access.kind, AccessKind::Read);
+                    accesses += 1;
+                    touched.extend(access.pages().iter());
+                }
+                TraceItem::Event(TraceEvent::Skip { accesses }) => skipped += accesses,
+                TraceItem::Event(event) => panic!("{event:?}"),
+            }
+        }
+        assert_eq!((accesses, touched.len()), (reads, pages), "{threads}");
+        assert_eq!(accesses + skipped, threads * periods * 137_614_678, "{threads}");
+    }
+}
+
 /// The figures of the compiler's trace: what docs/formats.md says of it.
 #[test]
 fn the_shipped_compiler_trace() {

@@ -312,8 +312,13 @@ fn the_shipped_recordings() {
         .chain(["disk_rr", "disk_rw", "disk_wrt", "disk_src", "shared_memory", "tcp_test"])
         .chain(["udp_test", "fifo_test", "stream_pipe", "dgram_pipe", "pipe_cpy"])
         .map(|test| (format!("operations/{test}"), "operations"));
-    let programs = [("compile".to_owned(), "make"), ("files".to_owned(), "sh")];
-    for (name, program) in programs.into_iter().chain(operations) {
+    let programs = ["blackscholes", "bodytrack", "canneal", "dedup", "ferret", "fluidanimate"]
+        .into_iter()
+        .chain(["freqmine", "streamcluster", "swaptions", "vips", "x264"])
+        .map(|program| (format!("programs/{program}"), "programs"))
+        .chain([("programs/facesim".to_owned(), "face")]);
+    let builds = [("compile".to_owned(), "make"), ("files".to_owned(), "sh")];
+    for (name, program) in builds.into_iter().chain(operations).chain(programs) {
         let path = format!("{}/../swath-lab/data/{name}.swpages", env!("CARGO_MANIFEST_DIR"));
         let mut reader = PageReader::open(path.as_ref()).unwrap();
         assert_eq!((reader.head().program.as_str(), reader.head().cpus), (program, 2));

@@ -45,6 +45,14 @@ const CLANG_BUILD: [Shipped; 4] = [
     compiler!("clang-build-ld"),
 ];
 
+/// The pages that a simulation of a face references, of [`Trace::face`].
+macro_rules! face {
+    ($threads:literal) => {
+        ($threads, ("face", include_bytes!(concat!("../../data/face/", $threads, ".swtrace"))))
+    };
+}
+const FACE: [(u64, Shipped); 4] = [face!(1), face!(4), face!(8), face!(16)];
+
 /// The name of a recording that comes with the program, and its bytes.
 type Shipped = (&'static str, &'static [u8]);
 
@@ -159,6 +167,13 @@ impl Trace {
             Recording::File(file.to_owned())
         });
         Self { recording }
+    }
+
+    /// The shipped run of a face's simulation with so many threads: the pages that each references in the last 10 of
+    /// each 100 ms of its time (docs/formats.md). `None` if it was not run with so many.
+    pub fn face(threads: u64) -> Option<Self> {
+        let (_, shipped) = FACE.iter().find(|(recorded, _)| *recorded == threads)?;
+        Some(Self { recording: Recording::Shipped(*shipped) })
     }
 
     /// The shipped run of a compiler on a source of 7,843 lines, with its mappings.

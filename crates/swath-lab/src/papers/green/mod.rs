@@ -9,7 +9,7 @@
 //! | the migration thread (section IV-E, Fig. 9) | [`migration`]; the thread is `swath_vm`'s |
 //! | removable sections (section V-A, Fig. 8) | [`hotplug`] |
 //! | offlined memory and c (section V-B and D, Table IV) | [`power`] |
-//! | structures, allocation time, a kernel's operations (Tables II, III and VI) | [`cost`] |
+//! | structures, allocation time, programs, a kernel's operations (Tables II, III, V and VI) | [`cost`] |
 //!
 //! [`recorded`] adds a real kernel's requests. [`machine`] is the machine on
 //! which all of it runs, [`pages`] its loads and recordings.

@@ -1,9 +1,9 @@
-//! The cost of a kernel's operations under each allocator (Panwar and Gopinath, Table VI).
+//! The cost of a kernel's operations, and of whole programs, under each allocator (Panwar and Gopinath, Tables V and VI).
 //!
-//! The paper runs AIM9's micro-benchmarks on two kernels and compares operations a second. Here each
-//! test was run on a real kernel, and what it asked of the page allocator recorded; the recordings are replayed on
-//! machines whose memory is in pieces, one for each allocator, and the instructions of its calls counted by
-//! valgrind. What an operation takes besides is the paper's: its time on Linux.
+//! The paper runs AIM9's micro-benchmarks and PARSEC's programs on two kernels and compares operations a second and
+//! execution times. Here each was run on a real kernel, and what it asked of the page allocator recorded; the recordings
+//! are replayed on machines whose memory is in pieces, one for each allocator, and the instructions of its calls counted by
+//! valgrind. What an operation takes besides is the paper's: its time on Linux. A program's is the time of its own run.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::callgrind::{self, Regions};
 use crate::host::count::CountError;
 use crate::host::machine::host_name;
+use crate::papers::green::cost::rows::{PaperRow, TABLE_V, TABLE_VI};
 use crate::papers::green::machine::age::AgeTarget;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::computer::drive_from;
@@ -26,7 +27,7 @@ use crate::papers::green::track::machine_bytes;
 use crate::study::bounds::{Bounded, Distinct, Forms, Repeats, Share};
 use crate::study::child::child_command;
 use crate::study::claim::Statement;
-use crate::study::grid::{Grid, Metrics, metrics};
+use crate::study::grid::{Grid, Metrics, Missing, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
@@ -34,10 +35,10 @@ use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
 use crate::study::verdict::Unit;
 
-/// Costs of a kernel's operations.
+/// Costs of a kernel's operations and of programs.
 pub struct Operations;
 
-/// Recorded tests of a kernel on machines of each allocator.
+/// Recorded tests of a kernel, and programs, on machines of each allocator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperationsPlan {
@@ -57,6 +58,8 @@ pub struct OperationsPlan {
     pub instruction_ps: Bounded<1, 1_000_000>,
     /// The tests.
     pub tests: Distinct<TestPlan>,
+    /// The programs.
+    pub programs: Distinct<ProgramPlan>,
 }
 
 /// A recorded test.
@@ -69,6 +72,16 @@ pub struct TestPlan {
     pub operations: Bounded<1, 1_000_000_000_000>,
 }
 
+/// A recorded program.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramPlan {
+    /// The recording: a file, or the name of one that comes with the program.
+    pub recording: String,
+    /// The time of all processors that the run took, in milliseconds.
+    pub run_ms: Bounded<1, 1_000_000_000_000>,
+}
+
 crate::plan!(OperationsPlan, check);
 
 fn check(plan: &OperationsPlan) -> Result<(), Refused> {
@@ -77,16 +90,34 @@ fn check(plan: &OperationsPlan) -> Result<(), Refused> {
         format!("{used} is not between 0.2 and 0.9")
     })?;
     require(huge <= 0.9, "huge_share", || format!("{huge} is more than 0.9"))?;
-    for (nth, test) in plan.tests.iter().enumerate() {
-        let first = plan.tests.iter().position(|other| other.recording == test.recording);
-        require(first == Some(nth), &format!("tests.{nth}.recording"), || {
-            format!("{:?} stands there already", test.recording)
-        })?;
+    let recordings = plan.recordings();
+    for (nth, this) in recordings.iter().enumerate() {
+        let first = recordings.iter().position(|other| other.name == this.name);
+        let key = match nth.checked_sub(plan.tests.len()) {
+            None => format!("tests.{nth}.recording"),
+            Some(nth) => format!("programs.{nth}.recording"),
+        };
+        require(first == Some(nth), &key, || format!("{:?} stands there already", this.name))?;
     }
     Ok(())
 }
 
+/// A recording, and how often it has what is counted: an operation, or a program as a whole.
+#[derive(Clone, Copy)]
+struct Recording<'p> {
+    name: &'p String,
+    operations: u64,
+}
+
 impl OperationsPlan {
+    /// The recordings of tests, and those of programs, in the order in which they are replayed.
+    fn recordings(&self) -> Vec<Recording<'_>> {
+        let tests = self.tests.iter().map(|test| (&test.recording, test.operations.get()));
+        let programs = self.programs.iter().map(|program| (&program.recording, 1));
+        let all = tests.chain(programs);
+        all.map(|(name, operations)| Recording { name, operations }).collect()
+    }
+
     fn target(&self) -> AgeTarget {
         let (used, huge) = (self.used_share.get(), self.huge_share.get());
         AgeTarget { used, huge, ..AgeTarget::default() }
@@ -95,9 +126,10 @@ impl OperationsPlan {
 
 /// The measurements.
 pub struct OperationsFound {
-    /// Requests of an operation in each test.
+    /// Requests of an operation in each test, and of each program.
     requests: Grid,
-    /// Instructions of the allocator in an operation of each test, or the reason why they were not counted.
+    /// Instructions of the allocator in an operation of each test and in each program, or the reason why they were not
+    /// counted.
     counted: Result<Grid, String>,
 }
 
@@ -116,7 +148,7 @@ impl Study for Operations {
     }
 
     fn needs(plan: &OperationsPlan, _: &Run<'_>) -> Needs {
-        let files = requests_bytes(plan.tests.iter().map(|test| &test.recording));
+        let files = requests_bytes(plan.recordings().iter().map(|recording| recording.name));
         // Valgrind has a copy of what is known of each byte.
         let machine = bytes(&[3, machine_bytes(plan.machine.load().frames)]);
         Needs::small()
@@ -129,7 +161,7 @@ impl Study for Operations {
     }
 
     fn claims(plan: &OperationsPlan, _: &Run<'_>) -> Vec<Statement<OperationsFound>> {
-        let each = TABLE_VI.iter().flat_map(|row| {
+        let each = TABLE_VI.iter().chain(&TABLE_V).flat_map(|row| {
             let asks = asks(plan, row);
             [AllocatorName::Adaptive, AllocatorName::AdaptivePacked]
                 .map(|name| claim(plan, row, name, asks))
@@ -143,12 +175,23 @@ impl Study for Operations {
             figures: host_figures(plan, run, found),
             notes: host_notes(plan, found),
         };
-        let id = "Requests";
-        let title = "requests for blocks of frames";
-        let figure = Figure::new(id, title, FigureKind::Bars, "", "requests an operation");
-        let points = found.requests.points(TEST, |all| all, |cell| cell.get(REQUESTS));
-        let series = vec![Series::new(id, TEST, REQUESTS, "a real kernel", points)];
-        let figures = vec![Drawn { figure, series }];
+        let drawn = |id: &str, y: &str, names: Vec<&str>| {
+            let title = "requests for blocks of frames";
+            let figure = Figure::new(id, title, FigureKind::Bars, "", y);
+            let requests = &found.requests;
+            let points = requests.points(
+                TEST,
+                |all| all.all(TEST, names.iter().copied()),
+                |cell| cell.get(REQUESTS),
+            );
+            let series = vec![Series::new(id, TEST, REQUESTS, "a real kernel", points)];
+            Drawn { figure, series }
+        };
+        let tests = plan.tests.iter().map(|test| test.recording.as_str());
+        let figures = vec![
+            drawn("Requests of tests", "requests an operation", tests.collect()),
+            drawn("Requests of programs", "requests a run", programs(plan)),
+        ];
         Shown { finding: finding(plan, found), figures, notes: notes(plan, run), host: Some(host) }
     }
 
@@ -156,8 +199,8 @@ impl Study for Operations {
         let job: OneAllocator = serde_json::from_str(job)?;
         let start = job.plan.target().start(job.plan.machine, job.seed)?;
         let (mut ops, mut ends, mut cpus) = (Vec::new(), Vec::new(), 1);
-        for test in job.plan.tests.iter() {
-            let (own, its_cpus) = read_recording(Path::new(&test.recording))?;
+        for recording in job.plan.recordings() {
+            let (own, its_cpus) = read_recording(Path::new(recording.name))?;
             append(&mut ops, &own);
             ends.push(ops.len());
             cpus = its_cpus.max(cpus);
@@ -211,9 +254,9 @@ impl Requests for Tests<'_> {
 }
 
 /// Bytes of the requests of the recordings that come with the program.
-const RECORDINGS_BYTES: u64 = 32 << 20;
+const RECORDINGS_BYTES: u64 = 64 << 20;
 
-/// The child's work: all tests on one allocator with memory of one seed.
+/// The child's work: all recordings on one allocator with memory of one seed.
 #[derive(Serialize, Deserialize)]
 struct OneAllocator {
     plan: OperationsPlan,
@@ -221,21 +264,22 @@ struct OneAllocator {
     seed: u64,
 }
 
-impl TestPlan {
+impl Recording<'_> {
     /// Requests of an operation.
-    fn requests(&self) -> Result<f64, RecordingError> {
-        let (ops, _) = read_recording(Path::new(&self.recording))?;
+    fn requests(self) -> Result<f64, RecordingError> {
+        let (ops, _) = read_recording(Path::new(self.name))?;
         let requests = ops.iter().filter(|op| matches!(op.op, ReplayOp::Alloc { .. })).count();
-        Ok(requests as f64 / self.operations.get() as f64)
+        Ok(requests as f64 / self.operations as f64)
     }
 }
 
 fn measure(plan: &OperationsPlan, run: &Run<'_>) -> Result<OperationsFound, StudyError> {
     let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
     let mut asked = Grid::new(&[TEST], 0);
-    for test in plan.tests.iter() {
-        let each = test.requests().map_err(|error| failed(error.to_string()))?;
-        asked.add(vec![test.recording.as_str().into()], &[metrics([(REQUESTS, each)])]);
+    let recordings = plan.recordings();
+    for recording in &recordings {
+        let each = recording.requests().map_err(|error| failed(error.to_string()))?;
+        asked.add(vec![recording.name.as_str().into()], &[metrics([(REQUESTS, each)])]);
     }
     if !callgrind::is_here() {
         let why = "valgrind is not installed".to_owned();
@@ -260,12 +304,11 @@ fn measure(plan: &OperationsPlan, run: &Run<'_>) -> Result<OperationsFound, Stud
         let seeds = usize::try_from(repeats).unwrap_or(usize::MAX);
         let mut grid = Grid::new(&[ALLOCATOR, TEST], seeds);
         for (name, runs) in allocators.iter().zip(counts.chunks(seeds)) {
-            for (nth, test) in plan.tests.iter().enumerate() {
-                let operations = test.operations.get() as f64;
-                let of = |counts: &Vec<u64>| counts[nth] as f64 / operations;
+            for (nth, recording) in recordings.iter().enumerate() {
+                let of = |counts: &Vec<u64>| counts[nth] as f64 / recording.operations as f64;
                 let runs: Vec<Metrics> =
                     runs.iter().map(|run| metrics([(INSTRUCTIONS, of(run))])).collect();
-                grid.add(vec![name.title().into(), test.recording.as_str().into()], &runs);
+                grid.add(vec![name.title().into(), recording.name.as_str().into()], &runs);
             }
         }
         grid
@@ -273,77 +316,54 @@ fn measure(plan: &OperationsPlan, run: &Run<'_>) -> Result<OperationsFound, Stud
     Ok(OperationsFound { requests: asked, counted })
 }
 
-/// The instructions of each test of a job.
+/// The instructions of each recording of a job.
 fn count(job: &OneAllocator) -> Result<Vec<u64>, CountError> {
     let json = serde_json::to_string(job).unwrap_or_default();
     let child = child_command(Operations::KIND, &json).map_err(CountError::Spawn)?;
     let counts = callgrind::count_calls_of_regions(&child)?;
-    match counts.len() == job.plan.tests.len() {
+    match counts.len() == job.plan.recordings().len() {
         true => Ok(counts),
         false => Err(CountError::Protocol(format!("{} regions", counts.len()))),
     }
 }
 
-/// A row of Table VI: operations a second on Linux, and by how much Adaptive-Buddy's differ.
-struct TestRow {
-    test: &'static str,
-    per_second: f64,
-    difference: f64,
-}
-
-const fn row(test: &'static str, per_second: f64, difference: f64) -> TestRow {
-    TestRow { test, per_second, difference }
-}
-
-const TABLE_VI: [TestRow; 17] = [
-    row("creat-clo", 151_816.0, -0.0130),
-    row("page_test", 552_330.0, 0.0135),
-    row("brk_test", 3_716_713.0, 0.0626),
-    row("exec_test", 1396.0, -0.0043),
-    row("fork_test", 3260.0, -0.0205),
-    row("link_test", 133_415.0, -0.0394),
-    row("disk_rr", 432_397.0, 0.0071),
-    row("disk_rw", 350_405.0, 0.0263),
-    row("disk_wrt", 523_008.0, 0.0272),
-    row("disk_src", 94_153.0, -0.0088),
-    row("shared_memory", 1_054_128.0, -0.0005),
-    row("tcp_test", 202_990.0, -0.0026),
-    row("udp_test", 458_661.0, -0.0193),
-    row("fifo_test", 1_184_720.0, 0.0032),
-    row("stream_pipe", 1_167_396.0, -0.0083),
-    row("dgram_pipe", 1_081_990.0, -0.0228),
-    row("pipe_cpy", 1_548_410.0, 0.0219),
-];
-
 /// Below so many requests an operation the page allocator is no part of a test.
 const NO_PART: f64 = 0.01;
 
-/// The share of an operation's time on Linux by which another allocator changes it, in both directions.
-fn change(plan: &OperationsPlan, row: &TestRow, own: f64, linux: f64) -> f64 {
+/// The seconds of an operation in the paper, or those that a program's run took.
+fn seconds(plan: &OperationsPlan, row: &PaperRow) -> Option<f64> {
+    let program = || plan.programs.iter().find(|program| program.recording == row.test);
+    row.seconds.or_else(|| Some(program()?.run_ms.get() as f64 / 1000.0))
+}
+
+/// The share of so many seconds by which another allocator changes them, in both directions.
+fn change(plan: &OperationsPlan, seconds: f64, own: f64, linux: f64) -> f64 {
     let instruction_s = plan.instruction_ps.get() as f64 * 1e-12;
-    (own - linux).abs() * instruction_s * row.per_second
+    (own - linux).abs() * instruction_s / seconds
 }
 
 /// Returns false if the plan's recording of a test is known to ask for no memory to speak of.
-fn asks(plan: &OperationsPlan, row: &TestRow) -> bool {
-    let test = plan.tests.iter().find(|test| test.recording == row.test);
-    let asked = test.and_then(|test| test.requests().ok());
+fn asks(plan: &OperationsPlan, row: &PaperRow) -> bool {
+    let recordings = plan.recordings();
+    let recording = recordings.iter().find(|recording| recording.name == row.test);
+    let asked = recording.and_then(|recording| recording.requests().ok());
     asked.is_none_or(|asked| asked >= NO_PART)
 }
 
 fn claim(
     plan: &OperationsPlan,
-    row: &'static TestRow,
+    row: &'static PaperRow,
     name: AllocatorName,
     asks: bool,
 ) -> Statement<OperationsFound> {
     let beyond = if name == AllocatorName::Adaptive { "" } else { "beyond the paper, " };
     let says = format!(
-        "{}: {beyond}{} changes the time of an operation by no more than the runs of the paper differ",
+        "{}: {beyond}{} changes {} by no more than the runs of the paper differ",
         row.test,
         name.title(),
+        if row.seconds.is_some() { "the time of an operation" } else { "the execution time" },
     );
-    let statement = Statement::at_most("Table VI", &says, row.difference.abs(), 0.0)
+    let statement = Statement::at_most(row.table, &says, row.difference, row.rounding)
         .unit(Unit::Share)
         .on_host();
     let statement =
@@ -361,18 +381,18 @@ fn claim(
             let cells = view.select().is(TEST, row.test);
             let of =
                 |name: AllocatorName| cells.clone().is(ALLOCATOR, name.title()).one(INSTRUCTIONS);
-            Ok(change(&plan, row, of(name)?, of(AllocatorName::Linux)?))
+            let (own, linux) = (of(name)?, of(AllocatorName::Linux)?);
+            let no_time = || Missing { axis: TEST.to_owned(), lacks: "time of a run".to_owned() };
+            Ok(change(&plan, seconds(&plan, row).ok_or_else(no_time)?, own, linux))
         })
     })
 }
 
 fn host_figures(plan: &OperationsPlan, run: &Run<'_>, found: &OperationsFound) -> Vec<Drawn> {
     let Ok(grid) = &found.counted else { return Vec::new() };
-    let drawn = |id: &str, names: &dyn Fn(f64) -> bool| {
+    let drawn = |id: &str, y: &str, tests: Vec<&str>| {
         let title = "instructions of the page allocator";
-        let y = "instructions an operation";
         let figure = Figure::new(id, title, FigureKind::Bars, "", y);
-        let tests = tests_by(plan, found, names);
         let of = |name: &AllocatorName| {
             let title = name.title();
             let points = grid.points(
@@ -385,9 +405,12 @@ fn host_figures(plan: &OperationsPlan, run: &Run<'_>, found: &OperationsFound) -
         Drawn { figure, series: plan.allocators.of(run.quick).iter().map(of).collect() }
     };
     let many = |asked: f64| asked >= MANY;
+    let some = |asked: f64| asked >= NO_PART && !many(asked);
+    let y = "instructions an operation";
     vec![
-        drawn("Table VI, some requests", &|asked| asked >= NO_PART && !many(asked)),
-        drawn("Table VI, many requests", &many),
+        drawn("Table VI, some requests", y, tests_by(plan, found, &some)),
+        drawn("Table VI, many requests", y, tests_by(plan, found, &many)),
+        drawn("Table V", "instructions a run", programs(plan)),
     ]
 }
 
@@ -399,10 +422,15 @@ fn host_notes(plan: &OperationsPlan, found: &OperationsFound) -> Vec<String> {
         Err(why) => vec![format!("Instructions were not counted: {why}.")],
         Ok(_) => vec![format!(
             "Instructions of the calls of a machine's page allocator, its per-CPU lists included, by valgrind. To \
-             compare them with an operation's time in the paper, an instruction is taken for {:.2} ns.",
+             compare them with an operation's time in the paper, or with the time of a program's run, an instruction is taken for {:.2} ns.",
             plan.instruction_ps.get() as f64 / 1000.0,
         )],
     }
+}
+
+/// The names of the programs.
+fn programs(plan: &OperationsPlan) -> Vec<&str> {
+    plan.programs.iter().map(|program| program.recording.as_str()).collect()
 }
 
 /// The tests of which an operation asks so often.
@@ -430,14 +458,20 @@ fn finding(plan: &OperationsPlan, found: &OperationsFound) -> String {
 }
 
 fn notes(plan: &OperationsPlan, run: &Run<'_>) -> Vec<String> {
-    vec![format!(
-        "AIM9's tests were written anew from their descriptions and ran on Linux 6.18; what a process asked of the page \
-         allocator was recorded (docs/formats.md). They are replayed, one after the other, on memory of which {:.0}% is in use and {:.0}% \
-         of the rest lies in free pages of 2 MiB, in {} random ways.",
-        100.0 * plan.used_share.get(),
-        100.0 * plan.huge_share.get(),
-        plan.repeats.of(run.quick),
-    )]
+    vec![
+        format!(
+            "AIM9's tests were written anew from their descriptions and ran on Linux 6.18; what a process asked of the page \
+             allocator was recorded (docs/formats.md). They are replayed, one after the other, on memory of which {:.0}% is in use and {:.0}% \
+             of the rest lies in free pages of 2 MiB, in {} random ways.",
+            100.0 * plan.used_share.get(),
+            100.0 * plan.huge_share.get(),
+            plan.repeats.of(run.quick),
+        ),
+        "So were PARSEC's programs, with 16 threads and smaller inputs. A run's time is that of all processors, as the \
+         paper's system and user times together; the latter are whole seconds, and a second is added to what its runs \
+         differ by. A short run asks for memory more often in its time than the paper's long ones."
+            .to_owned(),
+    ]
 }
 
 #[cfg(test)]
@@ -477,12 +511,21 @@ mod tests {
     fn found(plan: &OperationsPlan, own: [f64; 3]) -> OperationsFound {
         let mut grid = Grid::new(&[ALLOCATOR, TEST], 3);
         for (name, runs) in [("Linux", [1000.0, 1001.0, 1002.0]), ("Adaptive-Buddy", own)] {
-            for test in plan.tests.iter() {
+            for recording in plan.recordings() {
                 let runs = runs.map(|count| metrics([(INSTRUCTIONS, count)]));
-                grid.add(vec![name.into(), test.recording.as_str().into()], &runs);
+                grid.add(vec![name.into(), recording.name.as_str().into()], &runs);
             }
         }
         OperationsFound { requests: Grid::new(&[TEST], 0), counted: Ok(grid) }
+    }
+
+    /// The plan's programs are those of the script that made the recordings.
+    #[test]
+    fn programs_are_those_that_were_recorded() {
+        let script = include_str!("../../../../data/programs/record.sh");
+        let (_, list) = script.split_once("<<'END'\n").unwrap();
+        assert!(list.lines().take_while(|line| *line != "END").eq(programs(&plan())));
+        assert!(TABLE_V.iter().map(|row| row.test).all(|test| programs(&plan()).contains(&test)));
     }
 
     /// A fork takes 307 µs in the paper, which has a difference of 2.05%: 18,885 instructions of a
@@ -500,6 +543,22 @@ mod tests {
         let fork = TABLE_VI.iter().find(|row| row.test == "fork_test").unwrap();
         let claim = claim(&plan, fork, AllocatorName::Adaptive, true).judge(&none);
         assert_eq!(claim.verdict(), Verdict::NotMeasured);
+    }
+
+    /// Freqmine took 989.360 s on Linux and 983.382 s under Adaptive-Buddy: 0.604%, and 0.101% for the second. Of a run
+    /// of a second that is 21.18 million instructions of a third of a nanosecond.
+    #[test]
+    fn a_program_is_judged_by_the_time_of_its_run() {
+        let text = include_str!("operations.toml");
+        let (_, after) = text.split_once("recording = \"freqmine\"\n").unwrap();
+        let line = after.lines().next().unwrap();
+        let plan = read("green-operations", &text.replace(line, "run_ms = 1000")).unwrap();
+        let row = TABLE_V.iter().find(|row| row.test == "freqmine").unwrap();
+        let judged = |own| {
+            claim(&plan, row, AllocatorName::Adaptive, true).judge(&found(&plan, own)).verdict()
+        };
+        assert_eq!(judged([21_100_000.0, 21_100_001.0, 21_100_002.0]), Verdict::Holds);
+        assert_eq!(judged([21_250_000.0, 21_250_001.0, 21_250_002.0]), Verdict::Differs);
     }
 
     /// A message through a pipe asks for no memory.
@@ -520,5 +579,8 @@ mod tests {
         let text = include_str!("operations.toml").replace("\"tcp_test\"", "\"fifo_test\"");
         let refused = read::<OperationsPlan>("green-operations", &text).unwrap_err().to_string();
         assert!(refused.contains("tests.13.recording"), "{refused}");
+        let text = include_str!("operations.toml").replace("\"x264\"", "\"fork_test\"");
+        let refused = read::<OperationsPlan>("green-operations", &text).unwrap_err().to_string();
+        assert!(refused.contains("programs.11.recording"), "{refused}");
     }
 }

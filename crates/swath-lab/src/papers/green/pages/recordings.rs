@@ -38,11 +38,12 @@ pub const SHIPPED: [(&str, &[u8]); 2] = [
     ("files", include_bytes!("../../../../data/files.swpages")),
 ];
 
-macro_rules! operation {
-    ($name:literal) => {
+macro_rules! recording {
+    ($folder:literal, $name:literal) => {
         (
             $name,
-            include_bytes!(concat!("../../../../data/operations/", $name, ".swpages")).as_slice(),
+            include_bytes!(concat!("../../../../data/", $folder, "/", $name, ".swpages"))
+                .as_slice(),
         )
     };
 }
@@ -50,23 +51,40 @@ macro_rules! operation {
 /// The recordings of single operations that come with the program, by the names of the tests of AIM9's that
 /// they are after.
 pub const OPERATIONS: [(&str, &[u8]); 17] = [
-    operation!("creat-clo"),
-    operation!("page_test"),
-    operation!("brk_test"),
-    operation!("exec_test"),
-    operation!("fork_test"),
-    operation!("link_test"),
-    operation!("disk_rr"),
-    operation!("disk_rw"),
-    operation!("disk_wrt"),
-    operation!("disk_src"),
-    operation!("shared_memory"),
-    operation!("tcp_test"),
-    operation!("udp_test"),
-    operation!("fifo_test"),
-    operation!("stream_pipe"),
-    operation!("dgram_pipe"),
-    operation!("pipe_cpy"),
+    recording!("operations", "creat-clo"),
+    recording!("operations", "page_test"),
+    recording!("operations", "brk_test"),
+    recording!("operations", "exec_test"),
+    recording!("operations", "fork_test"),
+    recording!("operations", "link_test"),
+    recording!("operations", "disk_rr"),
+    recording!("operations", "disk_rw"),
+    recording!("operations", "disk_wrt"),
+    recording!("operations", "disk_src"),
+    recording!("operations", "shared_memory"),
+    recording!("operations", "tcp_test"),
+    recording!("operations", "udp_test"),
+    recording!("operations", "fifo_test"),
+    recording!("operations", "stream_pipe"),
+    recording!("operations", "dgram_pipe"),
+    recording!("operations", "pipe_cpy"),
+];
+
+/// The recordings of programs with 16 threads that come with the program, by the names of those of PARSEC's that they are
+/// after.
+pub const PROGRAMS: [(&str, &[u8]); 12] = [
+    recording!("programs", "blackscholes"),
+    recording!("programs", "bodytrack"),
+    recording!("programs", "canneal"),
+    recording!("programs", "dedup"),
+    recording!("programs", "facesim"),
+    recording!("programs", "ferret"),
+    recording!("programs", "fluidanimate"),
+    recording!("programs", "freqmine"),
+    recording!("programs", "streamcluster"),
+    recording!("programs", "swaptions"),
+    recording!("programs", "vips"),
+    recording!("programs", "x264"),
 ];
 
 /// A whole system's recording that comes with the program, to be
@@ -77,13 +95,13 @@ pub const FOLLOWED: (&str, &[u8], &[u8]) = (
     include_bytes!("../../../../data/fragmented.swsnap"),
 );
 
-/// The file of a recording, opened where it is not one of [`SHIPPED`] or [`OPERATIONS`].
+/// The file of a recording, opened where it is not one of [`SHIPPED`], [`OPERATIONS`] or [`PROGRAMS`].
 ///
 /// # Errors
 /// [`RecordingError::File`].
 pub fn open(name: &Path) -> Result<PageReader<Box<dyn std::io::Read + Send>>, RecordingError> {
     let failed = |error| RecordingError::File { file: name.to_owned(), error };
-    let mut all = SHIPPED.iter().chain(&OPERATIONS);
+    let mut all = SHIPPED.iter().chain(&OPERATIONS).chain(&PROGRAMS);
     let shipped = all.find(|(shipped, _)| name == Path::new(shipped));
     let from: Box<dyn std::io::Read + Send> = match shipped {
         Some((_, bytes)) => Box::new(*bytes),
