@@ -20,11 +20,6 @@
 //! frames, as the kernel does for huge pages and page cache, if they are
 //! movable; everything else has failed, is counted, and is not there to be
 //! freed.
-//!
-//! **The guaranteed area.** Of Linux with guaranteed CMA, `ZONE_MOVABLE` takes clean pages of files
-//! alone. A block of 2 MiB or more that no other zone has is put where the fewest of them
-//! are in use, and these are dropped, with no move and no wait; their files' releases then give
-//! nothing back. Reading them again is no request here, but the frames are counted.
 
 use std::cell::RefCell;
 
@@ -147,7 +142,7 @@ impl Course<'_> {
 /// The machine. Invariants: `blocks` and the machine agree on every frame in
 /// use; a bank that is `down` has no frame in use.
 pub(crate) struct GreenMachine<Z> {
-    config: GreenConfig,
+    pub(crate) config: GreenConfig,
     pub(crate) machine: RefCell<Zones<Z>>,
     pub(crate) layout: Layout,
     pub(crate) blocks: Blocks,
@@ -234,7 +229,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         self.machine.borrow().zones().iter().map(Z::fallbacks).sum()
     }
 
-    fn fault(&self, what: impl std::fmt::Display) -> GreenError {
+    pub(crate) fn fault(&self, what: impl std::fmt::Display) -> GreenError {
         GreenError::Machine { time_us: self.clock.now_us(), what: what.to_string() }
     }
 
@@ -509,80 +504,6 @@ impl<Z: GreenZone> GreenMachine<Z> {
         self.allocate_parts(id, asked)
     }
 
-    /// Takes a block out of the guaranteed area, on the request's own node if it has one. What is in the
-    /// way is dropped.
-    fn take_guaranteed(&mut self, request: BlockRequest) -> Result<Option<Pfn>, GreenError> {
-        let BlockRequest { order, mobility, node, cpu, .. } = request;
-        if !self.config.is_guaranteed() || order < PAGEBLOCK_ORDER || order > ORDER_MAX {
-            return Ok(None);
-        }
-        let zones = self.layout.zones().iter().enumerate();
-        let areas = zones.filter(|(_, zone)| zone.kind == ZoneKind::Movable);
-        let mut areas: Vec<(usize, usize, Extent)> =
-            areas.map(|(nth, zone)| (nth, zone.node, zone.span)).collect();
-        areas.sort_by_key(|&(_, of, _)| of != node);
-        for (nth, _, span) in areas {
-            let Some(place) = self.least_cached(span, order) else { continue };
-            self.drop_cached(place, cpu)?;
-            let machine = self.machine.get_mut();
-            machine.drain();
-            let choose = |zone: &mut Z| zone.allocate(order, Mobility::Movable);
-            if let Some(start) = machine.allocate_with(nth, order, mobility, choose) {
-                self.wake(start)?;
-                return Ok(Some(start));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The first of the places for a block that have the fewest frames in use, all of which can be dropped.
-    /// O(frames of the span / 64), and a search for each block in use of a place that has fewer than
-    /// those before.
-    fn least_cached(&mut self, span: Extent, order: Order) -> Option<Extent> {
-        let machine = self.machine.get_mut();
-        let mut least: Option<(u64, Extent)> = None;
-        let mut start = span.start.align_up(order.k())?;
-        while start + order.frames() <= span.end() {
-            let place = Extent::new(start, order.frames());
-            start = place.end();
-            let state = machine.frames_state(place);
-            let used = order.frames() - state.free;
-            let is_less = least.is_none_or(|(fewest, _)| used < fewest);
-            if state.present < order.frames() || state.unmovable > 0 || !is_less {
-                continue;
-            }
-            let (mut rest, mut all_cached) = (place, true);
-            while let Some(frame) = machine.next_used(rest).filter(|_| all_cached) {
-                let held = self.blocks.block_of(frame);
-                let held = held.filter(|&(id, ..)| self.blocks.is_cached(id));
-                let end = held.map(|(_, first, order)| (first + order.frames()).min(place.end()));
-                all_cached = end.is_some();
-                rest = Extent::between(end.unwrap_or(place.end()), place.end());
-            }
-            if all_cached {
-                least = Some((used, place));
-            }
-        }
-        least.map(|(_, place)| place)
-    }
-
-    /// Drops all files that have a frame in a place.
-    fn drop_cached(&mut self, place: Extent, cpu: usize) -> Result<(), GreenError> {
-        while let Some(frame) = self.machine.get_mut().next_used(place) {
-            let held = self.blocks.block_of(frame);
-            let dropped = held.map_or_else(Vec::new, |(id, ..)| self.blocks.drop_cached(id));
-            if dropped.is_empty() {
-                return Err(self.fault(format_args!("frame {frame} cannot be dropped")));
-            }
-            for extent in dropped {
-                let freed = self.machine.get_mut().free(extent, cpu);
-                freed.map_err(|error| self.fault(error))?;
-                self.counts.dropped_frames += extent.count;
-            }
-        }
-        Ok(())
-    }
-
     /// Serves a request for which there is no block by single frames, if the kernel would.
     fn allocate_parts(&mut self, id: u32, asked: Asked) -> Result<(), GreenError> {
         let BlockRequest { order, mobility, .. } = asked.block;
@@ -626,7 +547,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     /// A frame of this bank is in use from now on.
     #[inline]
-    fn wake(&mut self, frame: Pfn) -> Result<(), GreenError> {
+    pub(crate) fn wake(&mut self, frame: Pfn) -> Result<(), GreenError> {
         match self.down_bank(frame) {
             Some(bank) => self.wake_bank(bank),
             None => Ok(()),

@@ -8,6 +8,7 @@ pub(crate) mod blocks;
 pub(crate) mod build;
 pub mod computer;
 pub mod config;
+pub(crate) mod guaranteed;
 pub mod places;
 pub(crate) mod seen;
 pub mod start;
