@@ -171,7 +171,7 @@ fn hostile_contents() {
         (&[0x0a, 3], "a processor that is the last one or not counted"),
         (&[0x12, 0], "attributes that need not be there"),
         (&[0x12, 16], "attributes that mean nothing"),
-        (&[0x11, 0x80, 4], "attributes that mean nothing"),
+        (&[0x11, 0x80, 8], "attributes that mean nothing"),
         (&[0x13, 1], "attributes that mean nothing"),
         (&[0x14, 0x80, 1], "attributes that mean nothing"),
         (&[0x16, 0x80, 0x80, 2], "attributes that mean nothing"),
