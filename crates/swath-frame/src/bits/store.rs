@@ -260,6 +260,14 @@ fn change(group: &mut [u64; GROUP], part: usize, bits: u64) {
     group[part + 2 * PARTS] ^= bits;
 }
 
+/// Adds to each copy of a group's first word.
+#[inline(always)]
+fn add(group: &mut [u64; GROUP], more: u64) {
+    group[0] = group[0].wrapping_add(more);
+    group[PARTS] = group[PARTS].wrapping_add(more);
+    group[2 * PARTS] = group[2 * PARTS].wrapping_add(more);
+}
+
 impl<W: DerefMut<Target = [u64]>> Kept for Guarded<W, Outvoted> {
     const CHECKED: bool = true;
     const STRIDE: usize = PARTS;
@@ -335,9 +343,7 @@ impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
     fn add(&mut self, number: usize, more: u64) -> [u64; 2] {
         let groups = self.words.as_chunks_mut::<GROUP>().0;
         let Some(group) = groups.get_mut(number) else { return [0; 2] };
-        group[0] = group[0].wrapping_add(more);
-        group[PARTS] = group[PARTS].wrapping_add(more);
-        group[2 * PARTS] = group[2 * PARTS].wrapping_add(more);
+        add(group, more);
         [group[0], group[1]]
     }
 
@@ -345,9 +351,7 @@ impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
     fn put(words: &mut [u64], number: usize, more: u64, was: u64, value: u64) -> u64 {
         let groups = words.as_chunks_mut::<GROUP>().0;
         let Some(group) = groups.get_mut(number) else { return 0 };
-        group[0] = group[0].wrapping_add(more);
-        group[PARTS] = group[PARTS].wrapping_add(more);
-        group[2 * PARTS] = group[2 * PARTS].wrapping_add(more);
+        add(group, more);
         if was != value {
             change(group, 1, was ^ value);
         }

@@ -198,30 +198,45 @@ impl Study for Operations {
     fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
         let job: OneAllocator = serde_json::from_str(job)?;
         let start = job.plan.target().start(job.plan.machine, job.seed)?;
-        let (mut ops, mut ends, mut cpus) = (Vec::new(), Vec::new(), 1);
+        let (mut all, mut cpus) = (InTurn::default(), 1);
         for recording in job.plan.recordings() {
             let (own, its_cpus) = read_recording(Path::new(recording.name))?;
-            append(&mut ops, &own);
-            ends.push(ops.len());
+            all.append(&own);
             cpus = its_cpus.max(cpus);
         }
-        let until_us = duration_us(&ops);
-        let begin = Begin { start: &start, held: &[], handles_from: handles(&ops) };
+        let until_us = all.until_us;
+        let begin = Begin { start: &start, held: &[], handles_from: all.handles };
         let config = GreenConfig { cpus, ..GreenConfig::new(job.allocator, job.plan.machine) };
-        let mut requests = Tests::new(&ops, &ends);
+        let mut requests = Tests::new(&all);
         let look = &mut |_: &dyn MachineView| true;
         drive_from(Some(begin), config, &mut requests, until_us, until_us, look)?;
         Ok(())
     }
 }
 
-/// Appends requests with handles of their own, which begin when those before them have ended.
-fn append(ops: &mut Vec<TimedOp>, more: &[TimedOp]) {
-    let (ids_from, later_us) = (handles(ops), duration_us(ops));
-    ops.extend(more.iter().map(|&TimedOp { time_us, op }| TimedOp {
-        time_us: time_us + later_us,
-        op: op.renamed(|id| id + ids_from),
-    }));
+/// The requests of recordings, one recording after the other.
+#[derive(Default)]
+struct InTurn {
+    ops: Vec<TimedOp>,
+    /// The number of requests up to the end of each.
+    ends: Vec<usize>,
+    /// Handles, and microseconds, of all.
+    handles: u32,
+    until_us: u64,
+}
+
+impl InTurn {
+    /// Appends requests with handles of their own, which begin when those before them have ended.
+    fn append(&mut self, more: &[TimedOp]) {
+        let (ids_from, later_us) = (self.handles, self.until_us);
+        self.ops.extend(more.iter().map(|&TimedOp { time_us, op }| TimedOp {
+            time_us: time_us + later_us,
+            op: op.renamed(|id| id + ids_from),
+        }));
+        self.ends.push(self.ops.len());
+        self.handles += handles(more);
+        self.until_us += duration_us(more);
+    }
 }
 
 /// The requests of tests, one test after the other, with an empty region at the end of each: there callgrind says
@@ -235,7 +250,7 @@ struct Tests<'r> {
 }
 
 impl<'r> Tests<'r> {
-    fn new(ops: &'r [TimedOp], ends: &'r [usize]) -> Self {
+    fn new(InTurn { ops, ends, .. }: &'r InTurn) -> Self {
         Self { recorded: Recorded::new(ops, 0), regions: Regions::begin(), handed: 0, ends }
     }
 }
@@ -497,12 +512,11 @@ mod tests {
     #[test]
     fn each_test_ends_with_a_region_and_its_handles_follow_the_one_before() {
         let op = |time_us, id| TimedOp { time_us, op: ReplayOp::Free { id } };
-        let (mut all, mut ends) = (Vec::new(), Vec::new());
+        let mut all = InTurn::default();
         for more in [&[op(3, 1), op(5, 0)][..], &[], &[op(1, 0)]] {
-            append(&mut all, more);
-            ends.push(all.len());
+            all.append(more);
         }
-        let mut tests = Tests::new(&all, &ends);
+        let mut tests = Tests::new(&all);
         let ops = tests.ops_before(u64::MAX).collect::<Vec<_>>();
         assert_eq!(ops, [op(3, 1), op(5, 0), op(7, 2)]);
         assert!(tests.ends.is_empty());

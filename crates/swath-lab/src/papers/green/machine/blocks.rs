@@ -70,10 +70,6 @@ struct BlockEntry {
 impl BlockEntry {
     const VACANT: Self =
         Self { number: 0, cpu: 0, order: Order::BASE, place: HandlePlace::Nowhere };
-
-    fn is_block(&self) -> bool {
-        self.place.is_block()
-    }
 }
 
 /// Handles and, if frames are moved, frames the other way round.
@@ -216,7 +212,7 @@ impl Blocks {
         let mut count = 0;
         for (block, entry) in blocks.iter_mut().zip(entries) {
             let own = (entry.order, entry.cpu);
-            if !entry.is_block() || *kind.get_or_insert(own) != own {
+            if !entry.place.is_block() || *kind.get_or_insert(own) != own {
                 break;
             }
             *block = first + u64::from(entry.number);
@@ -249,7 +245,7 @@ impl Blocks {
                 return is_part.then_some((id, start, Order::BASE));
             }
             let covers = frame - start < entry.order.frames();
-            let is_own = entry.is_block() && self.frame(entry.number) == start;
+            let is_own = entry.place.is_block() && self.frame(entry.number) == start;
             (is_own && covers).then_some((id, start, entry.order))
         })
     }
@@ -268,17 +264,16 @@ impl Blocks {
         matches!(place, Some(HandlePlace::Cached | HandlePlace::CachedParts))
     }
 
-    /// Drops a handle's frames: its block, or its single frames. Its release will give nothing back.
-    pub(crate) fn drop_cached(&mut self, id: u32) -> Vec<Extent> {
+    /// Drops what a handle has, a block or single frames, and returns it with its order; `None` if it cannot be dropped.
+    /// The handle's release will give nothing back.
+    pub(crate) fn drop_cached(&mut self, id: u32) -> Option<(Vec<Pfn>, Order)> {
         if !self.is_cached(id) {
-            return Vec::new();
+            return None;
         }
-        let entry = self.entries[id as usize];
+        let BlockEntry { number, order, .. } = self.entries[id as usize];
         self.fail(id);
-        let block = Extent::new(self.frame(entry.number), entry.order.frames());
-        let single = |frame| Extent::new(frame, 1);
-        let parts = self.parts.remove(&id);
-        parts.map_or(vec![block], |parts| parts.into_iter().map(single).collect())
+        let parts = self.parts.remove(&id).map(|parts| (parts, Order::BASE));
+        Some(parts.unwrap_or_else(|| (vec![self.frame(number)], order)))
     }
 
     /// Notes that the block at `from` has moved to `to`. Returns false if there is none.
@@ -341,7 +336,7 @@ impl Blocks {
             let is_own =
                 |frame: &Pfn| self.heads.is_empty() || self.head(*frame) == Some(id as u32);
             let parts = self.parts.get(&(id as u32));
-            if entry.is_block() && !is_own(&self.frame(entry.number))
+            if entry.place.is_block() && !is_own(&self.frame(entry.number))
                 || parts.is_some_and(|parts| !parts.iter().all(is_own))
             {
                 return Err("a handle whose frame is another's");

@@ -443,7 +443,12 @@ impl<Z: GreenZone> GreenMachine<Z> {
         Ok(())
     }
 
-    fn give(&mut self, frames: &[Pfn], order: Order, cpu: u16) -> Result<(), GreenError> {
+    pub(crate) fn give(
+        &mut self,
+        frames: &[Pfn],
+        order: Order,
+        cpu: u16,
+    ) -> Result<(), GreenError> {
         let machine = self.machine.get_mut();
         let given = counted_call(|| machine.free_run(frames, order, cpu.into()));
         given.map_err(|(_, error)| self.fault(error))

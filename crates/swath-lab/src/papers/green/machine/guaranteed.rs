@@ -9,6 +9,7 @@ use swath_frame::layout::ZoneKind;
 use swath_frame::zone::linux::{ORDER_MAX, PAGEBLOCK_ORDER};
 use swath_frame::{BlockRequest, Mobility};
 
+use crate::host::callgrind::counted_call;
 use crate::papers::green::machine::allocator::GreenZone;
 use crate::papers::green::machine::computer::GreenMachine;
 use crate::papers::green::machine::config::GreenError;
@@ -31,11 +32,14 @@ impl<Z: GreenZone> GreenMachine<Z> {
         areas.sort_by_key(|&(_, of, _)| of != node);
         for (nth, _, span) in areas {
             let Some(place) = self.least_cached(span, order) else { continue };
-            self.drop_cached(place, cpu)?;
+            self.drop_cached(place, cpu as u16)?;
             let machine = self.machine.get_mut();
-            machine.drain();
             let choose = |zone: &mut Z| zone.allocate(order, Mobility::Movable);
-            if let Some(start) = machine.allocate_with(nth, order, mobility, choose) {
+            let taken = counted_call(|| {
+                machine.drain();
+                machine.allocate_with(nth, order, mobility, choose)
+            });
+            if let Some(start) = taken {
                 self.wake(start)?;
                 return Ok(Some(start));
             }
@@ -75,18 +79,15 @@ impl<Z: GreenZone> GreenMachine<Z> {
     }
 
     /// Drops all files that have a frame in a place.
-    fn drop_cached(&mut self, place: Extent, cpu: usize) -> Result<(), GreenError> {
+    fn drop_cached(&mut self, place: Extent, cpu: u16) -> Result<(), GreenError> {
         while let Some(frame) = self.machine.get_mut().next_used(place) {
             let held = self.blocks.block_of(frame);
-            let dropped = held.map_or_else(Vec::new, |(id, ..)| self.blocks.drop_cached(id));
-            if dropped.is_empty() {
+            let Some((blocks, order)) = held.and_then(|(id, ..)| self.blocks.drop_cached(id))
+            else {
                 return Err(self.fault(format_args!("frame {frame} cannot be dropped")));
-            }
-            for extent in dropped {
-                let freed = self.machine.get_mut().free(extent, cpu);
-                freed.map_err(|error| self.fault(error))?;
-                self.counts.dropped_frames += extent.count;
-            }
+            };
+            self.give(&blocks, order, cpu)?;
+            self.counts.dropped_frames += blocks.len() as u64 * order.frames();
         }
         Ok(())
     }

@@ -293,7 +293,7 @@ impl PageLoad {
             return;
         }
         let id = self.handles.single();
-        self.request(id, order, Owner { mobility, cached: false, cpu });
+        self.request(id, order, Owner::new(mobility, cpu));
         if mobility == Mobility::Reclaimable {
             self.reclaimable.push((id, order));
             self.reclaimable_frames += 1 << order;
@@ -388,7 +388,7 @@ impl PageLoad {
     }
 
     fn add_kernel(&mut self, process: &mut Process, order: u8) {
-        let owner = Owner { mobility: Mobility::Unmovable, cached: false, cpu: process.cpu };
+        let owner = Owner::new(Mobility::Unmovable, process.cpu);
         if self.make_room(order) {
             self.request_in(&mut process.kernel, order, owner);
             process.frames += 1 << order;
@@ -418,7 +418,7 @@ impl PageLoad {
             if !self.make_room(order) {
                 break;
             }
-            let owner = Owner { mobility: Mobility::Movable, cached: false, cpu: process.cpu };
+            let owner = Owner::new(Mobility::Movable, process.cpu);
             self.request_in(&mut process.anonymous, order, owner);
             self.add_grown(process, 1 << order, huge);
         }
@@ -549,7 +549,7 @@ impl PageLoad {
                 self.push(ReplayOp::Free { id }, 1);
                 // There is room: a frame was just given back.
                 self.used -= 1;
-                self.request(id, 0, Owner { mobility: Mobility::Movable, cached: false, cpu });
+                self.request(id, 0, Owner::new(Mobility::Movable, cpu));
             }
         }
     }

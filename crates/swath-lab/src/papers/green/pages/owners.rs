@@ -13,6 +13,13 @@ pub(crate) struct Owner {
     pub(crate) cpu: u16,
 }
 
+impl Owner {
+    /// What is no file.
+    pub(crate) const fn new(mobility: Mobility, cpu: u16) -> Self {
+        Self { mobility, cached: false, cpu }
+    }
+}
+
 /// A process: its anonymous blocks and the kernel's for it.
 pub(crate) struct Process {
     pub(crate) cpu: u16,
