@@ -54,13 +54,12 @@ pub(crate) fn target_directory() -> Result<PathBuf, Failure> {
     path.map(PathBuf::from).ok_or_else(|| setup("cargo does not say where it builds"))
 }
 
-/// The overriding library. Asked for by its type alone, since beside a Rust library of the same
-/// crate there is no optimisation across crates.
+/// The overriding library, as the README builds it.
 pub(crate) fn ours() -> Result<PathBuf, Failure> {
     let mut command = Command::new("cargo");
-    command.args(["rustc", "--release", "-p", "swath-malloc", "--lib", "--crate-type", "cdylib"]);
+    command.args(["build", "--profile", "freestanding", "-p", "swath-malloc"]);
     make(command.current_dir(root()))?;
-    Ok(target_directory()?.join("release/libswath_malloc.so"))
+    Ok(target_directory()?.join("freestanding/libswath_malloc.so"))
 }
 
 /// The directory of a crate of crates.io, which is fetched if need be, and its version.

@@ -15,19 +15,21 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 /// What cargo builds, all to `lib`, with the names there: a program that is linked to `libswath.so`
-/// looks for the version that `crates/swath-ffi/build.rs` says.
+/// looks for the version that `crates/swath-ffi/build.rs` says. The library that overrides `malloc` is without
+/// `std` where it is preloaded, since all of it is in each program's memory.
 const LIBRARIES: &[(&str, &str)] = &[
-    ("libswath.a", "libswath.a"),
-    ("libswath.so", "libswath.so.0"),
-    ("libswath_malloc.a", "libswath_malloc.a"),
-    ("libswath_malloc.so", "libswath_malloc.so"),
+    ("release/libswath.a", "libswath.a"),
+    ("release/libswath.so", "libswath.so.0"),
+    ("release/libswath_malloc.a", "libswath_malloc.a"),
+    ("freestanding/libswath_malloc.so", "libswath_malloc.so"),
 ];
 
 /// Builds the libraries and puts everything below `prefix`.
 pub(crate) fn install(shell: &Shell, metadata: &Metadata, prefix: &Path) -> Result<()> {
     cmd!(shell, "cargo build --release -p swath-ffi -p swath-malloc").run()?;
+    cmd!(shell, "cargo build --profile freestanding -p swath-malloc").run()?;
     let root = metadata.workspace_root.as_std_path();
-    let built = metadata.target_directory.join("release").into_std_path_buf();
+    let built = metadata.target_directory.as_std_path();
     let files = FILES.iter().map(|(file, to)| (root.join(file), *to));
     for (file, to) in files {
         let directory = prefix.join(to);

@@ -6,9 +6,14 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use xshell::{Shell, cmd};
 
-/// Files of `target/release` that are handed on.
-const FILES: [&str; 5] =
-    ["swath", "libswath.so", "libswath.a", "libswath_malloc.so", "libswath_malloc.a"];
+/// Files below `target` that are handed on.
+const FILES: [&str; 5] = [
+    "release/swath",
+    "release/libswath.so",
+    "release/libswath.a",
+    "release/libswath_malloc.a",
+    "freestanding/libswath_malloc.so",
+];
 
 /// Builds what is committed in two directories of different names and depths, and compares.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
@@ -22,10 +27,12 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
         let packages = ["-p", "swath", "-p", "swath-ffi", "-p", "swath-malloc"];
         let _there = shell.push_dir(place);
         cmd!(shell, "cargo build --release {packages...}").env_remove("CARGO_TARGET_DIR").run()?;
+        let malloc = ["--profile", "freestanding", "-p", "swath-malloc"];
+        cmd!(shell, "cargo build {malloc...}").env_remove("CARGO_TARGET_DIR").run()?;
     }
     let [one, other] = &places;
     for file in FILES {
-        let built = |place: &Path| fs::read(place.join("target/release").join(file));
+        let built = |place: &Path| fs::read(place.join("target").join(file));
         let (one, other) = (built(one)?, built(other)?);
         let differs = one.iter().zip(&other).position(|(one, other)| one != other);
         ensure!(differs.is_none(), "{file} differs from byte {differs:?} on");

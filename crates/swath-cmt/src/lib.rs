@@ -1,4 +1,6 @@
 #![doc = include_str!("../README.md")]
+// A library that overrides `malloc` can then do without `std` (see `swath-malloc`).
+#![cfg_attr(all(not(test), target_arch = "x86_64", target_os = "linux"), no_std)]
 
 mod allocate;
 pub mod c;
@@ -32,6 +34,7 @@ pub use physical::areas::areas;
 pub use pin::{Held, Pin, pin};
 pub use process::begin::{begin, begin_with};
 pub use purge::{Purge, purge};
+pub use report::abort;
 pub use reserve::extent::{Pages, ReserveExtent};
 pub use stats::{Stats, reserve_extents, stats};
 pub use swath_pool::Placement;

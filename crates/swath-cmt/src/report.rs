@@ -1,4 +1,4 @@
-//! The report of a wrong pointer, without a heap.
+//! Reports of what is wrong, without a heap.
 
 use core::fmt;
 
@@ -14,20 +14,34 @@ pub(crate) fn report(error: FreeError) {
     if process.options.on_error == OnError::Ignore {
         return;
     }
-    let mut line = Line { bytes: [0; 128], len: 0 };
-    // What does not fit is left out.
-    let _ = fmt::Write::write_fmt(&mut line, format_args!("swath: free: {error}\n"));
-    // SAFETY: as many bytes as were written.
-    unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
+    say(format_args!("swath: free: {error}\n"));
     if process.options.on_error == OnError::Abort {
         // SAFETY: ends the process.
         unsafe { libc::abort() };
     }
 }
 
+/// Ends the process, with a line on its standard error: for a library that has no `std` to tell of a
+/// panic.
+#[cold]
+#[inline(never)]
+pub fn abort(why: fmt::Arguments<'_>) -> ! {
+    say(format_args!("swath: {why}\n"));
+    // SAFETY: ends the process.
+    unsafe { libc::abort() }
+}
+
+/// Writes a line to the standard error. What does not fit is left out.
+fn say(text: fmt::Arguments<'_>) {
+    let mut line = Line { bytes: [0; 256], len: 0 };
+    let _ = fmt::Write::write_fmt(&mut line, text);
+    // SAFETY: as many bytes as were written.
+    unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
+}
+
 /// A line of text on the stack.
 struct Line {
-    bytes: [u8; 128],
+    bytes: [u8; 256],
     len: usize,
 }
 

@@ -5,13 +5,19 @@
 //! heap. Blocks of the C library's own heap, such as were there before, go back to it.
 //!
 //! ```sh
-//! cargo build --release -p swath-malloc
-//! LD_PRELOAD=$PWD/target/release/libswath_malloc.so python3 -c 'print(sum(range(9999)))'
+//! cargo build --profile freestanding -p swath-malloc
+//! LD_PRELOAD=$PWD/target/freestanding/libswath_malloc.so python3 -c 'print(sum(range(9999)))'
 //! ```
+//!
+//! In that profile, whose panics end the process, the library is without `std`: what unwinds and tells of a
+//! panic there is larger than all of `cmt_malloc`, and would be in every program's memory.
+#![cfg_attr(all(panic = "abort", target_arch = "x86_64", target_os = "linux"), no_std)]
 
 mod foreign;
 mod info;
 mod operators;
+#[cfg(all(panic = "abort", target_arch = "x86_64", target_os = "linux"))]
+mod panicking;
 
 use core::ffi::{c_int, c_void};
 

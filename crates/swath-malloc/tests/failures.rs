@@ -1,17 +1,13 @@
 //! No system call that the library makes may fail unnoticed: each fails once, and then for
 //! good, under a program that checks every byte. And the library under valgrind.
 
+mod library;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The library, as this test's build made it.
-fn library() -> PathBuf {
-    let exe = std::env::current_exe().expect("this test");
-    let library = exe.with_file_name("libswath_malloc.so");
-    assert!(library.is_file(), "{} was not built", library.display());
-    library
-}
+use library::library;
 
 /// Stands before the C library's calls for memory: counts them, and lets those from number
 /// FAIL_FROM to FAIL_TO fail.

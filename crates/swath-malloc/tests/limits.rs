@@ -1,17 +1,13 @@
 //! Programs whose addresses are limited, before they begin and from within, or that ask for more than
 //! they touch.
 
+mod library;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The library, as this test's build made it.
-fn library() -> PathBuf {
-    let exe = std::env::current_exe().expect("this test");
-    let library = exe.with_file_name("libswath_malloc.so");
-    assert!(library.is_file(), "{} was not built", library.display());
-    library
-}
+use library::library;
 
 fn built(directory: &Path, source: &str) -> PathBuf {
     let (file, out) = (directory.join("program.c"), directory.join("program"));

@@ -3,17 +3,13 @@
 //!
 //! The kinds are those of the security tests of mimalloc-bench, at three lengths where the length matters.
 
+mod library;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The library, as this test's build made it.
-fn library() -> PathBuf {
-    let exe = std::env::current_exe().expect("this test");
-    let library = exe.with_file_name("libswath_malloc.so");
-    assert!(library.is_file(), "{} was not built", library.display());
-    library
-}
+use library::library;
 
 /// Builds the program, as C++ where there is a compiler for it: C has no operators to mix up.
 fn build(at: &Path) -> PathBuf {

@@ -1,8 +1,14 @@
 //! C++'s operators of the library: they throw, call the program's handler and keep alignments as the C++
 //! library's do, in the default form and hardened, with several threads.
 
+mod freestanding;
+mod library;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use freestanding::freestanding;
+use library::library;
 
 const PROGRAM: &str = r#"
 #include <cstdint>
@@ -83,10 +89,6 @@ fn built(room: &Path, source: &str) -> Option<PathBuf> {
     Some(program)
 }
 
-fn library() -> PathBuf {
-    std::env::current_exe().expect("this test").with_file_name("libswath_malloc.so")
-}
-
 /// What it makes may be longer than what it says when it deletes it.
 #[test]
 fn a_program_has_operators_of_its_own() {
@@ -99,7 +101,6 @@ fn a_program_has_operators_of_its_own() {
 
 #[test]
 fn operators_are_those_of_the_language() {
-    let library = library();
     let room = tempfile::tempdir().expect("a folder");
     let Some(program) = built(room.path(), PROGRAM) else { return };
     let run = |variables: &[(&str, &str)]| {
@@ -109,12 +110,15 @@ fn operators_are_those_of_the_language() {
     };
     let without = run(&[]);
     assert_eq!(without, "array\none\naligned\nnull\n3 calls\nend\n");
-    let preload = ("LD_PRELOAD", library.to_str().expect("a path"));
     let (canary, guard) = (("SWATH_CANARY", "1"), ("SWATH_GUARD", "1"));
     let quarantine = ("SWATH_QUARANTINE", "256");
-    for form in [&[][..], &[canary], &[quarantine], &[canary, guard, quarantine]] {
-        let mut variables = form.to_vec();
-        variables.push(preload);
-        assert_eq!(run(&variables), without, "{variables:?}");
+    // Where nothing is unwound, the C++ library's exceptions still go through the operators.
+    for library in [library(), freestanding()] {
+        let preload = ("LD_PRELOAD", library.to_str().expect("a path"));
+        for form in [&[][..], &[canary], &[quarantine], &[canary, guard, quarantine]] {
+            let mut variables = form.to_vec();
+            variables.push(preload);
+            assert_eq!(run(&variables), without, "{variables:?}");
+        }
     }
 }

@@ -1,16 +1,12 @@
 //! Real programs on the overriding library give the results that they give without.
 
+mod library;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-/// The library, as this test's build made it.
-fn library() -> PathBuf {
-    let exe = std::env::current_exe().expect("this test");
-    let library = exe.with_file_name("libswath_malloc.so");
-    assert!(library.is_file(), "{} was not built", library.display());
-    library
-}
+use library::library;
 
 fn run(directory: &Path, program: &str, preload: Option<&Path>) -> Option<Output> {
     let mut command = Command::new("sh");
