@@ -59,7 +59,8 @@ pub struct Options {
     pub guard: bool,
     /// `SWATH_QUARANTINE`: number of freed blocks of a thread that wait before they may be
     /// allocated again, so that a use after free is not at once another's; 32 MiB wait at most. A slot is zero
-    /// meanwhile, and a write to it is reported in the end; a segment faults but for its last 64 KiB, which are zero. Up to
+    /// meanwhile, and a write to it is reported in the end; a segment faults but for its last 64 KiB, which are zero. With
+    /// one, blocks have canaries, by which those that wait are known. Up to
     /// [`QUARANTINE_MAX`](Self::QUARANTINE_MAX); default 0.
     pub quarantine: u32,
     /// `SWATH_CANARY`: true puts a word behind every block that its free, or a resize, looks at: a

@@ -170,7 +170,8 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<Process> {
         return None;
     }
     let first_purge_ms = Process::now_ms().saturating_add(options.purge_delay_ms);
-    let canary = options.canary.then(Canary::new);
+    // By its canary a block is known that waits.
+    let canary = (options.canary || options.quarantine > 0).then(Canary::new);
     let shared = Mutex::new(None);
     Some(Process {
         pool,

@@ -71,8 +71,9 @@ impl Canary {
         high | u64::from(low ^ self.key as u32)
     }
 
-    fn fill(self) -> u8 {
-        (self.key >> 40) as u8 | 1
+    /// Eight of the bytes that fill.
+    fn fill(self) -> u64 {
+        u64::from((self.key >> 40) as u8 | 1) * 0x0101_0101_0101_0101
     }
 
     /// The last word of a block's place.
@@ -89,15 +90,42 @@ impl Canary {
     /// # Safety
     /// `block` is a block of `len_bytes` that nothing else uses, of which the user has at most
     /// `len_bytes - CANARY_BYTES`.
+    #[inline]
     pub(crate) unsafe fn write(self, block: NonNull<u8>, len_bytes: usize, kept: Kept) {
+        let slack = len_bytes - CANARY_BYTES - kept.user_bytes;
+        // SAFETY: as the caller says; a place is 16 bytes long or more.
+        let (first, last) = unsafe {
+            let last = block.byte_add(len_bytes - 2 * CANARY_BYTES).cast::<u64>();
+            (block.byte_add(kept.user_bytes).cast::<u64>(), last)
+        };
+        // SAFETY: what is between the user's bytes and the canary; the user's in the last word stay.
+        unsafe {
+            match slack {
+                0..8 => {
+                    let theirs = Self::theirs(slack);
+                    last.write(last.read() & theirs | self.fill() & !theirs);
+                }
+                8..=16 => {
+                    first.write_unaligned(self.fill());
+                    last.write(self.fill());
+                }
+                17.. => self.fill_long(first.cast(), slack),
+            }
+        }
+        // SAFETY: as the caller says.
+        unsafe { self.keep(block, len_bytes, kept) };
+    }
+
+    /// Writes the canary alone: what is kept changes, not where the user's bytes end.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write).
+    #[inline]
+    pub(crate) unsafe fn keep(self, block: NonNull<u8>, len_bytes: usize, kept: Kept) {
         // SAFETY: as the caller says.
         let place = unsafe { Self::place(block, len_bytes) };
         let slack = len_bytes - CANARY_BYTES - kept.user_bytes;
         let low = (slack as u32) << 3 | u32::from(kept.waits) << 2 | kept.origin as u32;
-        // SAFETY: between the user's bytes and the canary.
-        unsafe {
-            block.byte_add(kept.user_bytes).write_bytes(self.fill(), slack.min(FILLED_MAX));
-        }
         place.store(self.word(core::ptr::from_ref(place).addr(), low), Relaxed);
     }
 
@@ -152,6 +180,7 @@ impl Canary {
     ///
     /// # Safety
     /// As for [`write`](Self::write), with what [`read`](Self::read) said.
+    #[inline]
     pub(crate) unsafe fn is_filled(
         self,
         block: NonNull<u8>,
@@ -159,11 +188,44 @@ impl Canary {
         user_bytes: usize,
     ) -> bool {
         let slack = len_bytes - CANARY_BYTES - user_bytes;
-        // SAFETY: in the block, and written when it was allocated.
-        let filled = unsafe {
-            core::slice::from_raw_parts(block.as_ptr().add(user_bytes), slack.min(FILLED_MAX))
+        // SAFETY: as the caller says; a place is 16 bytes long or more.
+        let (first, last) = unsafe {
+            let last = block.byte_add(len_bytes - 2 * CANARY_BYTES).cast::<u64>();
+            (block.byte_add(user_bytes).cast::<u64>(), last)
         };
-        filled.iter().all(|&byte| byte == self.fill())
+        // SAFETY: in the block, whose memory is the kernel's: there are no bytes that were never written.
+        unsafe {
+            match slack {
+                0..8 => (last.read() ^ self.fill()) & !Self::theirs(slack) == 0,
+                8..=16 => first.read_unaligned() ^ self.fill() | last.read() ^ self.fill() == 0,
+                17.. => self.is_long_filled(first.cast(), slack),
+            }
+        }
+    }
+
+    /// The bits of the last word before the canary that are the user's, where less than a word is not.
+    #[inline]
+    const fn theirs(slack: usize) -> u64 {
+        (!0_u64 >> (8 * slack)).to_le()
+    }
+
+    /// # Safety
+    /// So many bytes from `from` on lie behind a user's bytes and before the canary.
+    #[cold]
+    #[inline(never)]
+    unsafe fn fill_long(self, from: NonNull<u8>, slack: usize) {
+        // SAFETY: as the caller says.
+        unsafe { from.write_bytes(self.fill() as u8, slack.min(FILLED_MAX)) };
+    }
+
+    /// # Safety
+    /// As for [`fill_long`](Self::fill_long).
+    #[cold]
+    #[inline(never)]
+    unsafe fn is_long_filled(self, from: NonNull<u8>, slack: usize) -> bool {
+        // SAFETY: as the caller says; written when the block was allocated.
+        let filled = unsafe { core::slice::from_raw_parts(from.as_ptr(), slack.min(FILLED_MAX)) };
+        filled.iter().all(|&byte| byte == self.fill() as u8)
     }
 }
 

@@ -29,6 +29,7 @@ const WAITING_BYTES_MAX: usize = 32 << 20;
 /// A thread's heap and quarantine.
 pub(crate) struct Thread {
     pub(crate) heap: Local,
+    /// Empty without canaries.
     waiting: Waiting,
     /// The key of the canaries behind blocks; none without canaries.
     canary: Option<Canary>,
@@ -63,8 +64,8 @@ struct Freed {
 /// What a look at a block in use finds.
 struct Look {
     place: BlockPlace,
-    /// What its canary says, if there are canaries.
-    kept: Option<Kept>,
+    /// What its canary says.
+    kept: Kept,
 }
 
 impl Waiting {
@@ -72,16 +73,6 @@ impl Waiting {
     fn place(&self, index: usize) -> usize {
         let place = self.oldest + index;
         place.checked_sub(self.ring.len()).unwrap_or(place)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = Freed> {
-        let place = |index| &self.ring[self.place(index)];
-        // SAFETY: written, as the invariant says.
-        (0..self.held).map(move |index| unsafe { place(index).assume_init() })
-    }
-
-    fn has(&self, block: NonNull<u8>) -> bool {
-        self.iter().any(|freed| freed.block == block)
     }
 
     /// Adds a block; there is room.
@@ -93,7 +84,11 @@ impl Waiting {
     }
 
     fn pop(&mut self) -> Option<Freed> {
-        let oldest = self.iter().next()?;
+        if self.held == 0 {
+            return None;
+        }
+        // SAFETY: written, as the invariant says.
+        let oldest = unsafe { self.ring[self.oldest].assume_init() };
         self.oldest = self.place(1);
         self.held -= 1;
         self.bytes -= oldest.len_bytes;
@@ -115,10 +110,9 @@ impl Thread {
         Some(thread)
     }
 
-    /// Returns true if every call has to come here: freed blocks wait before they are free, or blocks
-    /// have canaries.
+    /// Returns true if every call has to come here: blocks have canaries.
     pub(crate) fn is_hardened(&self) -> bool {
-        !self.waiting.ring.is_empty() || self.canary.is_some()
+        self.canary.is_some()
     }
 
     /// Returns the bytes to ask the pool for.
@@ -150,8 +144,8 @@ impl Thread {
     /// Writes the canary of a block that was just allocated, or resized, and sees to it that one stands before
     /// it.
     fn mark(&self, block: NonNull<u8>, user_bytes: usize, origin: Origin) {
-        let pool = self.heap.pool();
-        let (Some(canary), Ok(place)) = (self.canary, pool.place_of(block)) else { return };
+        let Some(canary) = self.canary else { return };
+        let Ok(place) = self.heap.pool().place_of_new(block) else { return };
         let kept = Kept { user_bytes, origin, waits: false };
         // SAFETY: a block in use, whose last bytes nobody else has.
         unsafe { canary.write(block, place.len_bytes, kept) };
@@ -163,28 +157,23 @@ impl Thread {
 
     /// Says what made a block that was just allocated.
     pub(crate) fn made_by(&self, block: NonNull<u8>, origin: Origin) {
-        if let Ok(Look { kept: Some(kept), .. }) = self.look(block) {
-            self.mark(block, kept.user_bytes, origin);
+        if let Some(canary) = self.canary
+            && let Ok(Look { place, kept }) = self.look(canary, block)
+        {
+            // SAFETY: a block in use, whose last bytes nobody else has.
+            unsafe { canary.keep(block, place.len_bytes, Kept { origin, ..kept }) };
         }
     }
 
-    /// Checks that a block is in use to its user, too, and its canaries, if there are canaries.
-    fn look(&self, block: NonNull<u8>) -> Result<Look, FreeError> {
+    /// Checks that a block is in use to its user, too, and its canaries.
+    fn look(&self, canary: Canary, block: NonNull<u8>) -> Result<Look, FreeError> {
         let address = block.addr().get();
         let place = self.heap.pool().place_of(block)?;
-        let waits = FreeError::Pool(BufferFreeError::NotAllocated { address });
-        let Some(canary) = self.canary else {
-            return if self.waiting.has(block) {
-                Err(waits)
-            } else {
-                Ok(Look { place, kept: None })
-            };
-        };
         let len_bytes = place.len_bytes;
         // SAFETY: a block in use, as the pool says.
         let kept = unsafe { canary.read(block, len_bytes) };
         if kept.is_some_and(|kept| kept.waits) {
-            return Err(waits);
+            return Err(BufferFreeError::NotAllocated { address }.into());
         }
         // SAFETY: as above; the canary is intact.
         let intact = |kept: &Kept| unsafe { canary.is_filled(block, len_bytes, kept.user_bytes) };
@@ -195,7 +184,7 @@ impl Thread {
         {
             return Err(FreeError::Underrun { address });
         }
-        Ok(Look { place, kept: Some(kept) })
+        Ok(Look { place, kept })
     }
 
     /// Checks that a block may be freed by the counterpart of `origin`, with the length that its user says.
@@ -205,7 +194,8 @@ impl Thread {
         origin: Origin,
         size: Option<usize>,
     ) -> Result<(), FreeError> {
-        let Some(kept) = self.look(block)?.kept else { return Ok(()) };
+        let Some(canary) = self.canary else { return Ok(()) };
+        let kept = self.look(canary, block)?.kept;
         // A library that has operators of its own makes its blocks by `malloc`.
         let other = kept.origin != Origin::Malloc && kept.origin != origin;
         if other || size.is_some_and(|size| size != kept.user_bytes) {
@@ -224,26 +214,23 @@ impl Thread {
         size: usize,
         align: usize,
     ) -> Result<NonNull<u8>, ResizeError> {
-        let Look { place, kept } = self.look(block)?;
         let refused = |error| match error {
             BufferResizeError::Free(error) => ResizeError::from(FreeError::from(error)),
             BufferResizeError::Allocate(_) => OutOfMemory.into(),
         };
-        if kept.is_none() && self.waiting.ring.is_empty() {
+        let Some(canary) = self.canary else {
             // SAFETY: as the caller says.
             return unsafe { self.heap.resize(block, size, align) }.map_err(refused);
-        }
+        };
+        let kept = self.look(canary, block)?.kept;
         let bytes = self.with_canary(size).ok_or(OutOfMemory)?;
         // SAFETY: as the caller says.
         if unsafe { self.heap.resize_in_place(block, bytes, align) }.map_err(refused)? {
-            if let Some(kept) = kept {
-                self.mark(block, size, kept.origin);
-            }
+            self.mark(block, size, kept.origin);
             return Ok(block);
         }
-        let old = kept.map_or(place.len_bytes, |kept| kept.user_bytes);
         // SAFETY: as the caller says.
-        unsafe { self.move_to_other(block, old, size, align) }
+        unsafe { self.move_to_other(block, kept.user_bytes, size, align) }
     }
 
     /// Moves a block of `old` bytes to one of `size`; the place that it leaves waits as a freed block does.
@@ -279,28 +266,26 @@ impl Thread {
     /// # Safety
     /// As for [`LocalHeap::free`].
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
-        if self.waiting.ring.is_empty() {
-            self.look(block)?;
-            // SAFETY: as the caller says.
-            return Ok(unsafe { self.heap.free(block) }?);
+        if let Some(canary) = self.canary {
+            let look = self.look(canary, block)?;
+            if !self.waiting.ring.is_empty() && look.place.len_bytes <= WAITING_BYTES_MAX {
+                return self.quarantine(canary, block, look);
+            }
         }
-        self.quarantine(block)
+        // SAFETY: as the caller says.
+        Ok(unsafe { self.heap.free(block) }?)
     }
 
-    /// Lets the block wait, and frees those that waited longest until there is room.
-    #[cold]
-    fn quarantine(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
-        let Look { place, kept } = self.look(block)?;
-        let len_bytes = place.len_bytes;
-        if len_bytes > WAITING_BYTES_MAX {
-            // SAFETY: the block is in use, and its user has freed it.
-            return Ok(unsafe { self.heap.free(block) }?);
-        }
-        let user_bytes = kept.map_or(len_bytes, |kept| kept.user_bytes);
-        if let (Some(canary), Some(kept)) = (self.canary, kept) {
-            // SAFETY: as above.
-            unsafe { canary.write(block, len_bytes, Kept { waits: true, ..kept }) };
-        }
+    /// Lets a block wait that was looked at, and frees those that waited longest until there is room.
+    fn quarantine(
+        &mut self,
+        canary: Canary,
+        block: NonNull<u8>,
+        Look { place, kept }: Look,
+    ) -> Result<(), FreeError> {
+        let (len_bytes, user_bytes) = (place.len_bytes, kept.user_bytes);
+        // SAFETY: the block is in use, and its user has freed it.
+        unsafe { canary.keep(block, len_bytes, Kept { waits: true, ..kept }) };
         // What of a segment can fault does; all else is zero.
         let faulting = if place.is_segment {
             // SAFETY: as above.
@@ -333,10 +318,9 @@ impl Thread {
         let bytes = unsafe {
             slice::from_raw_parts(freed.block.as_ptr().add(freed.user_bytes - rest), rest)
         };
-        // SAFETY: any bytes are a word of that length.
-        let (first, words, last) = unsafe { bytes.align_to::<u64>() };
-        let is_zero = first.iter().chain(last).fold(0, |all, byte| all | byte) == 0
-            && words.iter().fold(0, |all, word| all | word) == 0;
+        let (words, rest) = bytes.as_chunks::<8>();
+        let written = words.iter().fold(0, |all, &word| all | u64::from_ne_bytes(word));
+        let is_zero = rest.iter().fold(written, |all, &byte| all | u64::from(byte)) == 0;
         // SAFETY: it was in use until it began to wait, and nothing uses it.
         unsafe { self.heap.free(freed.block) }?;
         if is_zero {

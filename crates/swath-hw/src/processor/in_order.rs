@@ -73,6 +73,8 @@ pub struct ProcessorStats {
     pub dram_reads: u64,
     /// Lines written to it.
     pub dram_writes: u64,
+    /// Reads and writes of the memory that had to close another row of their bank.
+    pub row_conflicts: u64,
 }
 
 /// A processor.
@@ -407,6 +409,7 @@ impl<T: Translate> Processor<T> {
             l2: self.path.l2.stats(),
             dram_reads: self.path.dram_reads,
             dram_writes: self.path.dram_writes,
+            row_conflicts: self.path.dram.stats().total().row_conflicts,
             ..self.stats
         }
     }

@@ -394,6 +394,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 
     /// Returns the bytes of what was found at an address, if it is in use.
+    #[inline]
     fn usable_size_of(
         &self,
         address: usize,
@@ -438,12 +439,33 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let address = block.addr().get();
         let (index, found) = self.find(address)?;
         let len_bytes = self.usable_size_of(address, index, found)?;
+        Ok(self.place(address, index, found, len_bytes))
+    }
+
+    /// Returns the place of a block that was just allocated: as [`place_of`](Self::place_of), but whether it is in use is
+    /// not asked.
+    ///
+    /// # Errors
+    /// [`BufferFreeError`], as for a free, but not of a slot that is free.
+    #[inline]
+    pub fn place_of_new(&self, block: NonNull<u8>) -> Result<BlockPlace, BufferFreeError> {
+        let address = block.addr().get();
+        let (index, found) = self.find(address)?;
+        let len_bytes = match found {
+            Found::Slot(class) => slot_bytes(class),
+            Found::Segment => self.usable_size_of(address, index, found)?,
+        };
+        Ok(self.place(address, index, found, len_bytes))
+    }
+
+    #[inline]
+    fn place(&self, address: usize, index: u32, found: Found, len_bytes: usize) -> BlockPlace {
         let is_segment = found == Found::Segment;
         let first = self.unit_start(index);
         let within = address - first.addr().get();
         let before = (!is_segment).then(|| within.checked_sub(len_bytes)).flatten();
         let before = before.and_then(|at| NonNull::new(first.as_ptr().wrapping_add(at)));
-        Ok(BlockPlace { len_bytes, is_segment, before })
+        BlockPlace { len_bytes, is_segment, before }
     }
 
     /// Returns the bytes of a segment of so many units that are its user's.

@@ -37,6 +37,8 @@ use crate::study::plan::PlanError;
 pub(crate) enum Point {
     /// A benchmark of the plan.
     Benchmark { index: usize, mode: usize, from: Option<WalksFrom> },
+    /// One that copies, its destination some KiB further on.
+    Copy { index: usize, mode: usize, shift_kib: u64 },
     /// The tree of processes.
     Forkbomb { mode: usize },
     /// Threads of one process.
@@ -94,6 +96,10 @@ pub(crate) const READINGS: [(&str, WalksFrom, u32); 5] = [
     ("from memory, blocking", WalksFrom::Memory, 1),
 ];
 
+/// Distances by which a copy's destination lies further on: half a row of a bank, each of the
+/// banks, and the first bank again.
+pub(crate) const SHIFTS_KIB: [u64; 10] = [0, 4, 8, 16, 24, 32, 40, 48, 56, 64];
+
 /// The means by which points are measured.
 pub(crate) struct Bench<'a> {
     pub(crate) plan: &'a SuperpagesPlan,
@@ -139,7 +145,10 @@ impl Bench<'_> {
                     machine.core.walks_from = source(from);
                 }
                 let bench = Bench { machine: &machine, ..*self };
-                bench.benchmark(&on(mode), &plan.benchmarks[index], seed)
+                bench.benchmark(&on(mode), &plan.benchmarks[index], seed, 0)
+            }
+            Point::Copy { index, mode, shift_kib } => {
+                self.benchmark(&on(mode), &plan.benchmarks[index], seed, shift_kib)
             }
             Point::Release { mode } => self.run(&on(mode), release()),
             Point::Forkbomb { mode } => {
@@ -210,7 +219,14 @@ impl Bench<'_> {
         Ok(self.machine.run(on, &self.machine.translation, steps)?)
     }
 
-    fn benchmark(&self, on: &Config, benchmark: &Benchmark, seed: u64) -> Result<Cost, BenchError> {
+    /// A benchmark; the destination of one that copies lies `shift_kib` further on.
+    fn benchmark(
+        &self,
+        on: &Config,
+        benchmark: &Benchmark,
+        seed: u64,
+        shift_kib: u64,
+    ) -> Result<Cost, BenchError> {
         let cycles = self.plan.loop_cycles.small();
         let bytes = |mib: &Forms<BufferMib>| mib.of(self.quick).get() << 20;
         let sweep = |mib, write: bool, file: Option<u64>| Sweep {
@@ -226,7 +242,7 @@ impl Bench<'_> {
         };
         let copy = |mib, word_bytes: u16, block_bytes: u64| benchmark::Copy {
             source: BASE,
-            destination: OTHER,
+            destination: OTHER + (shift_kib << 10),
             len_bytes: bytes(mib),
             word_bytes,
             block_bytes,

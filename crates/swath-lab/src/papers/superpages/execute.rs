@@ -25,6 +25,8 @@ pub struct Cost {
     pub walks: u64,
     /// Cycles in walks.
     pub walk_cycles: u64,
+    /// Reads and writes of the memory that had to close another row of their bank.
+    pub row_conflicts: u64,
     /// Page faults.
     pub faults: u64,
     /// Frames copied.
@@ -51,6 +53,7 @@ impl AddAssign<KernelStats> for Cost {
         self.kernel_cycles += stats.kernel_cycles;
         self.walks += core.walks;
         self.walk_cycles += core.walk_cycles;
+        self.row_conflicts += core.row_conflicts;
         self.faults += stats.faults;
         self.copies += stats.copies;
         self.cleaned += stats.cleaned;

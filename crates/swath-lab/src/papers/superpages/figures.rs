@@ -4,7 +4,7 @@ use crate::papers::superpages::bench::{Flags, READINGS};
 use crate::papers::superpages::claims::gain;
 use crate::papers::superpages::found::{
     BUILD, CLANG, COMPILE, COMPILER, DESIGN, FLAGS, FORKBOMB, FROM_L2, GCC, LEVEL, MODE,
-    NO_COMPILER, OFF, PLAN, PROGRAM, RELEASE, SHIFTED_BUILD, THREADS, TalkFound, WALKS,
+    NO_COMPILER, OFF, PLAN, PROGRAM, RELEASE, SHIFT, SHIFTED_BUILD, THREADS, TalkFound, WALKS,
     miss_cycles, speedup,
 };
 use crate::papers::superpages::machine::{SimulatedMachine, modes};
@@ -25,6 +25,7 @@ struct Drawing<'a> {
     plan: &'a SuperpagesPlan,
     machine: SimulatedMachine,
     modes: Vec<&'static str>,
+    quick: bool,
     found: &'a TalkFound,
 }
 
@@ -32,9 +33,11 @@ struct Drawing<'a> {
 pub(crate) fn show(plan: &SuperpagesPlan, quick: bool, found: &TalkFound) -> Shown {
     let machine = SimulatedMachine::of(plan);
     let modes = modes(machine.preset.format).iter().map(|mode| mode.name).collect();
-    let drawing = Drawing { plan, machine, modes, found };
+    let drawing = Drawing { plan, machine, modes, quick, found };
     let mut figures = drawing.programs();
-    figures.extend([drawing.lmbench(), drawing.misses(), drawing.flags(), drawing.shootdowns()]);
+    figures.push(drawing.lmbench());
+    figures.extend(drawing.copies());
+    figures.extend([drawing.misses(), drawing.flags(), drawing.shootdowns()]);
     figures.extend([drawing.coalescing(), drawing.held()]);
     let host = found.real.as_ref().map(|real| {
         let simulated = format!("{}, {}", drawing.machine.preset.name, drawing.modes[1]);
@@ -225,6 +228,48 @@ impl Drawing<'_> {
         let name = format!("{}, walks from L2", self.modes[1]);
         all.push(series(&name, gains(self.modes[1], FROM_L2)));
         Drawn { figure, series: all }
+    }
+
+    /// Copies to destinations in each of the banks: the time, and how often a row had to be
+    /// closed for another.
+    fn copies(&self) -> [Drawn; 2] {
+        let figure = |id, title, y_label| {
+            Figure::new(id, title, FigureKind::Lines, "destination further on by (KiB)", y_label)
+        };
+        let times = figure("Copies", "by the place of the destination", "cycles for a byte")
+            .with_caption(
+                "A bank of the simulated memory has rows of 8 KiB, and the next 8 KiB lie in the \
+                 next of 8 banks. Where a read and a write of a copy fall into one bank, each \
+                 closes the other's row. With pages of 4 KiB frames come in the order of first \
+                 touches, wherever the destination's pages lie; with superpages their places in \
+                 memory are those in the address space.",
+            );
+        let conflicts =
+            figure("Row conflicts", "of copies", "rows closed for another, for each KiB copied");
+        let draw = |id: &'static str, of: &'static str, y: &'static str, times: f64| {
+            let programs = self.plan.benchmarks.iter();
+            let programs = programs
+                .filter_map(|program| Some((program, program.copied_bytes(self.quick)? as f64)));
+            let series = programs.flat_map(|(program, bytes)| {
+                self.modes.iter().take(2).map(move |mode| {
+                    let points = self.found.copies.points(
+                        SHIFT,
+                        |all| all.is(PROGRAM, program.title()).is(MODE, *mode),
+                        |cell| Ok(times * cell.get(of)? / bytes),
+                    );
+                    let name = format!("{}, {mode}", program.title());
+                    Series::new(id, SHIFT, y, &name, points)
+                })
+            });
+            series.collect::<Vec<Series>>()
+        };
+        [
+            Drawn { figure: times, series: draw("Copies", "cycles", "cycles_per_byte", 1.0) },
+            Drawn {
+                figure: conflicts,
+                series: draw("Row conflicts", "row_conflicts", "row_conflicts_per_kib", 1024.0),
+            },
+        ]
     }
 
     /// The TLB-miss experiment.

@@ -20,6 +20,8 @@ pub(crate) const TLB: &str = "TLB";
 pub(crate) const FLAGS: &str = "flags";
 /// Axis: the design of coalescing, or the page sizes that are on.
 pub(crate) const DESIGN: &str = "design";
+/// Axis: how much further on the destination of a copy lies, in KiB.
+pub(crate) const SHIFT: &str = "destination_shift_kib";
 /// Axis: the size of free blocks.
 pub(crate) const LEVEL: &str = "free_block_frames";
 
@@ -52,6 +54,8 @@ pub struct TalkFound {
     pub(crate) exact: Grid,
     /// Programs that do, on the same axes.
     pub(crate) random: Grid,
+    /// Copies to other places: [`PROGRAM`], [`MODE`], [`SHIFT`].
+    pub(crate) copies: Grid,
     /// The loop of TLB misses: [`READING`], [`MODE`], [`TLB`].
     pub(crate) misses: Grid,
     /// First writes to superpages that were read: [`FLAGS`].
@@ -71,6 +75,7 @@ impl TalkFound {
         Self {
             exact: Grid::new(&programs, 0),
             random: Grid::new(&programs, seeds),
+            copies: Grid::new(&[PROGRAM, MODE, SHIFT], 0),
             misses: Grid::new(&[READING, MODE, TLB], 0),
             flags: Grid::new(&[FLAGS], 0),
             blocks: Grid::new(&[DESIGN, LEVEL], seeds),
@@ -93,6 +98,7 @@ pub(crate) fn numbers(cost: &Cost) -> Metrics {
         ("cycles", cost.cycles as f64),
         ("walks", cost.walks as f64),
         ("walk_cycles", cost.walk_cycles as f64),
+        ("row_conflicts", cost.row_conflicts as f64),
         ("table_frames", cost.table_frames_max as f64),
         ("reserved_frames", cost.reserved_frames as f64),
         ("promotions", cost.total.pmap.promotions as f64),

@@ -253,6 +253,18 @@ impl Benchmark {
         }
     }
 
+    /// Bytes that it copies, `None` if it copies nothing.
+    pub fn copied_bytes(&self, quick: bool) -> Option<u64> {
+        match self {
+            Self::BcopyLibc { mib } | Self::BcopyHand { mib } => Some(mib.of(quick).get() << 20),
+            Self::Gups { .. }
+            | Self::MmapReread { .. }
+            | Self::MemRead { .. }
+            | Self::MemWrite { .. }
+            | Self::RandomLatency { .. } => None,
+        }
+    }
+
     /// Megabytes of its buffers in the larger form.
     pub fn mib(&self) -> u64 {
         let larger = |mib: &Forms<BufferMib>| mib.full.max(mib.quick).get();

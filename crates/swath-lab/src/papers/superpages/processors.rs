@@ -160,6 +160,7 @@ impl<T: Translate> Processors<T> {
             all.writes += one.writes;
             all.walks += one.walks;
             all.walk_cycles += one.walk_cycles;
+            all.row_conflicts += one.row_conflicts;
         }
         Ok(all)
     }

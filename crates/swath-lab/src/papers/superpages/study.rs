@@ -5,7 +5,7 @@
 use crate::host::memory;
 use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::setting::{bbs, blocks_bytes};
-use crate::papers::superpages::bench::{Bench, Flags, Point, READINGS, page_buddy};
+use crate::papers::superpages::bench::{Bench, Flags, Point, READINGS, SHIFTS_KIB, page_buddy};
 use crate::papers::superpages::claims;
 use crate::papers::superpages::figures;
 use crate::papers::superpages::found::{
@@ -132,6 +132,14 @@ fn points(bench: &Bench<'_>) -> Vec<Point> {
     for mode in 0..2 {
         let from = Some(WalksFrom::L2);
         points.extend(benchmarks().map(|index| Point::Benchmark { index, mode, from }));
+        // The quick form has every other distance.
+        let step = if bench.quick { 2 } else { 1 };
+        let copies =
+            |&index: &usize| bench.plan.benchmarks[index].copied_bytes(bench.quick).is_some();
+        for index in benchmarks().filter(copies) {
+            let shifts = SHIFTS_KIB.into_iter().step_by(step);
+            points.extend(shifts.map(|shift_kib| Point::Copy { index, mode, shift_kib }));
+        }
     }
     let sizes = bench.plan.blocks.block_frames.of(bench.quick);
     for block_frames in sizes.iter().map(|size| size.get()) {
@@ -148,6 +156,7 @@ fn is_random(plan: &SuperpagesPlan, point: &Point) -> bool {
         Point::Benchmark { index, .. } => plan.benchmarks[index].is_random(),
         Point::Blocks { .. } | Point::Sparse { .. } => true,
         Point::Forkbomb { .. }
+        | Point::Copy { .. }
         | Point::Threads { .. }
         | Point::Compiler { .. }
         | Point::Build { .. }
@@ -181,6 +190,10 @@ fn place<'f>(
             let walks = if from.is_some() { FROM_L2 } else { PLAN };
             let grid = if benchmark.is_random() { &mut found.random } else { &mut found.exact };
             (grid, program(benchmark.title(), NO_COMPILER, mode(at), walks))
+        }
+        Point::Copy { index, mode: at, shift_kib } => {
+            let program = bench.plan.benchmarks[index].title();
+            (&mut found.copies, vec![program.into(), mode(at).into(), shift_kib.into()])
         }
         Point::Forkbomb { mode: at } => {
             (&mut found.exact, program(FORKBOMB, NO_COMPILER, mode(at), PLAN))
