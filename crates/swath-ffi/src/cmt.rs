@@ -53,7 +53,8 @@ pub struct cmt_options {
     /// `SWATH_GUARD`: 1 puts an address range that faults behind every segment. Default 0.
     pub guard: u32,
     /// `SWATH_QUARANTINE`: number of freed blocks of a thread that wait before they may be
-    /// allocated again, so that a use after free is not at once another's. Up to 4096; default 0.
+    /// allocated again, so that a use after free is not at once another's; with one, blocks have
+    /// canaries. Up to 4096; default 0.
     pub quarantine: u32,
     /// `SWATH_ON_ERROR`: the consequence of a wrong pointer given to `cmt_free`: 0, nothing; 1,
     /// a line on standard error; 2, that and an abort. Default 2.
