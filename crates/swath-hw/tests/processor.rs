@@ -251,6 +251,32 @@ fn blocked_until_the_arrival_and_no_longer() {
     assert_eq!(core.access_physical(PhysAddr::new(8), true), Ok(a + L1));
 }
 
+/// Reads in turn of two rows of a bank close each other's; of one row, or of rows of two banks, they do not.
+#[test]
+fn rows_closed_for_others_are_counted() {
+    // Of one channel and one rank.
+    let config = ProcessorConfig { dram: presets::ARMADA_XP.processor().dram, ..config() };
+    let conflicts = |distance: u64| {
+        let mut core = processor(&config);
+        for nth in 0..32 {
+            let at = 64 * nth + nth % 2 * distance;
+            core.access_physical(PhysAddr::new(at), false).unwrap();
+            core.finish().unwrap();
+        }
+        let conflicts = core.stats().row_conflicts;
+        assert_eq!(conflicts, core.dram().stats().total().row_conflicts);
+        core.reset_stats();
+        assert_eq!(core.stats().row_conflicts, 0);
+        conflicts
+    };
+    let part = &config.dram.part;
+    let row_bytes = (1_u64 << part.column_bits) * u64::from(part.bus_bytes);
+    let banks = u64::from(part.groups) * u64::from(part.banks_per_group);
+    assert_eq!(conflicts(0), 0);
+    assert_eq!(conflicts(row_bytes), 0);
+    assert_eq!(conflicts(row_bytes * banks), 31);
+}
+
 /// Two lines written from end to end are fetched; from the third on, each goes out as it is
 /// begun, and with a single place the next one waits until the memory has it.
 #[test]

@@ -4,7 +4,7 @@ use crate::papers::superpages::found::{
     BUILD, CLANG, GCC, MODE, NO_COMPILER, OFF, ON, PLAN, READING, TLB, TalkFound, miss_cycles,
     speedup,
 };
-use crate::papers::superpages::plan::{LMBENCH, RANDOM_LATENCY};
+use crate::papers::superpages::plan::{BCOPY_HAND, BCOPY_LIBC, LMBENCH, RANDOM_LATENCY};
 use crate::study::claim::{Conditions, Statement};
 use crate::study::verdict::Unit;
 
@@ -75,6 +75,7 @@ fn lmbench(title: &'static str, percent: f64) -> Statement<TalkFound> {
         Statement::within("Benchmarking", &says, percent / 100.0, 0.02).unit(Unit::Share);
     let statement = match title {
         RANDOM_LATENCY => statement.cause(RANDOM_CAUSE),
+        BCOPY_LIBC | BCOPY_HAND => statement.cause(COPY_CAUSE),
         _ => statement.cause(STREAM_CAUSE),
     };
     statement.measured(move |found: &TalkFound| {
@@ -97,8 +98,11 @@ const COMPILER_CAUSE: &str = "Without superpages both compilers walk for a fifth
      nothing where files lie a page off (\"build, files not aligned\", of the full form), as the talk's Clang. The \
      talk's two differ so much that what they were linked to must have; it does not say how.";
 const STREAM_CAUSE: &str = "What a stream gains is the share of its time that it walks, a walk for each page; where walks \
-     find the second cache, it gains less (series \"walks from L2\"). In copies both \
-     buffers are contiguous where superpages are on, and the copy then loses; why is not measured.";
+     find the second cache, it gains less (series \"walks from L2\").";
+const COPY_CAUSE: &str = "Source and destination lie a multiple of a superpage apart here, so that with superpages a line and its copy \
+     are always in one bank of the memory, and each closes the other's row (figure \"Row conflicts\"): the copy loses. With \
+     the destination in another bank it gains far more than its walks take (figure \"Copies\"). Where the talk's buffers lay \
+     is not known.";
 const RANDOM_CAUSE: &str = "LMbench's ring takes 7 tenths of memory, of which the TLB reaches 64 MiB with superpages: there, \
      too, nearly each read walks. By the talk's own cycles of a miss the gain is (157 - 60) / (157 + r), \
      its 37.85% with r = 99 cycles for the read itself. Here the two misses lie closer together \

@@ -233,8 +233,8 @@ impl Benchmark {
         match self {
             Self::Gups { .. } => GUPS,
             Self::MmapReread { .. } => "mmap reread",
-            Self::BcopyLibc { .. } => "bcopy (libc)",
-            Self::BcopyHand { .. } => "bcopy (hand)",
+            Self::BcopyLibc { .. } => BCOPY_LIBC,
+            Self::BcopyHand { .. } => BCOPY_HAND,
             Self::MemRead { .. } => "mem read",
             Self::MemWrite { .. } => "mem write",
             Self::RandomLatency { .. } => RANDOM_LATENCY,
@@ -281,6 +281,10 @@ impl Benchmark {
 
 /// The title of [`Benchmark::Gups`].
 pub const GUPS: &str = "GUPS";
+/// The title of [`Benchmark::BcopyLibc`].
+pub const BCOPY_LIBC: &str = "bcopy (libc)";
+/// The title of [`Benchmark::BcopyHand`].
+pub const BCOPY_HAND: &str = "bcopy (hand)";
 /// The title of [`Benchmark::RandomLatency`].
 pub const RANDOM_LATENCY: &str = "rand mem latency";
 
@@ -288,8 +292,8 @@ pub const RANDOM_LATENCY: &str = "rand mem latency";
 /// percent.
 pub const LMBENCH: [(&str, f64); 6] = [
     ("mmap reread", 2.26),
-    ("bcopy (libc)", 2.29),
-    ("bcopy (hand)", 3.37),
+    (BCOPY_LIBC, 2.29),
+    (BCOPY_HAND, 3.37),
     ("mem read", 2.2),
     ("mem write", 8.44),
     (RANDOM_LATENCY, 37.85),
