@@ -405,6 +405,69 @@ fn single_frames_come_in_rising_runs() {
     assert!(both.iter().enumerate().all(|(i, &(a, b))| a == i as u64 && b == 256 + i as u64));
 }
 
+/// A pool that counts the frees.
+struct Counted<'c>(Pool, &'c AtomicU64);
+
+impl FrameAllocator for Counted<'_> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        self.0.allocate_block(frames_max)
+    }
+
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.0.allocate_aligned(order)
+    }
+
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.free(extent)
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.0.free_frames()
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.0.total_frames()
+    }
+
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        self.0.for_each_free(visit);
+    }
+}
+
+/// What comes back in a row, up or down, goes on to the allocator together, on whichever CPU it was
+/// taken; what comes back in no order goes on, too, and nothing is lost.
+#[test]
+fn what_comes_back_in_a_row_goes_on_together() {
+    const FRAMES: u64 = 1 << 15;
+    for order in [0, 3, 6, 9, 10].map(Order::known) {
+        let frees = AtomicU64::new(0);
+        let pool = Counted(Pool::new(0..FRAMES), &frees);
+        let (mut slots, mut bits) = (slots(2), bits(&pool));
+        let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+        let [mut here, mut there] = [0, 1].map(|cpu| front.on(cpu).unwrap());
+        for turn in ["up", "down", "shuffled"] {
+            let taken = || here.allocate_aligned(order).ok();
+            let mut blocks: Vec<u64> = std::iter::from_fn(taken).map(|b| b.start.raw()).collect();
+            assert_eq!(blocks.len() as u64, FRAMES / order.frames());
+            blocks.sort_unstable();
+            match turn {
+                "up" => {}
+                "down" => blocks.reverse(),
+                _ => Random::new(1).shuffle(&mut blocks),
+            }
+            frees.store(0, Ordering::Relaxed);
+            for start in blocks {
+                there.free(Extent::new(Pfn::new(start), order.frames())).unwrap();
+            }
+            let calls = frees.load(Ordering::Relaxed);
+            assert!(calls > 0 && (calls <= 8 || turn == "shuffled"), "{order}, {turn}: {calls}");
+            assert_eq!(front.free_frames(), FRAMES);
+            front.check().unwrap();
+        }
+    }
+}
+
 /// Calls of each thread: `SWATH_STEPS` asks for more.
 fn steps() -> u64 {
     std::env::var("SWATH_STEPS").map_or(20_000, |steps| steps.parse().expect("a number of calls"))

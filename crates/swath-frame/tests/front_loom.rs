@@ -214,7 +214,7 @@ fn a_rollback_is_not_seen() {
     });
 }
 
-/// A full buffer is flushed while the other CPU, finding the allocator dry,
+/// A full buffer makes room while the other CPU, finding the allocator dry,
 /// empties the slots.
 #[test]
 fn flushing_meets_draining() {
@@ -224,7 +224,7 @@ fn flushing_meets_draining() {
         let other = Arc::clone(&front);
         let there = thread::spawn(move || {
             let cpu = other.on(1).unwrap();
-            // Two fill the buffer, the third makes it flush. (Frames below 64
+            // Two fill the buffer, the third makes one of them an area. (Frames below 64
             // would go into the word of the new slot, whose base is 0.)
             for frame in [69, 67, 68] {
                 cpu.free_frame(Pfn::new(frame)).unwrap();
@@ -237,6 +237,29 @@ fn flushing_meets_draining() {
         front.check().unwrap();
         // At rest, what is free can be had, wherever it lies.
         assert_eq!(front.allocate(3 - held, &mut |_| ()), Ok(()));
+        front.check().unwrap();
+    });
+}
+
+/// Areas for which there is no room go back while the other CPU, finding the allocator dry, empties the
+/// slots.
+#[test]
+fn areas_go_back_while_slots_are_emptied() {
+    explore(|| {
+        let front = front(Pool::new(64, 10, 1), 2);
+        front.allocate(10, &mut |_| ()).unwrap();
+        // Two are in the buffer and two are areas: as many as there can be.
+        for frame in [66, 68, 70, 72] {
+            front.on(1).unwrap().free_frame(Pfn::new(frame)).unwrap();
+        }
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || {
+            other.on(1).unwrap().free_frame(Pfn::new(65)).unwrap();
+            other.on(1).unwrap().free_frame(Pfn::new(73)).unwrap();
+        });
+        assert_eq!(front.allocate(3, &mut |_| ()), Ok(()));
+        there.join().unwrap();
+        assert_eq!(front.free_frames(), 3);
         front.check().unwrap();
     });
 }

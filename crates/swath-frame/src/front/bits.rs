@@ -56,6 +56,9 @@ pub(super) const UNIT_WORDS: usize = LINE_WORDS + 2 * WORDS;
 /// the allocator's lock.
 pub(super) type Unit = [AtomicUsize; UNIT_WORDS];
 
+/// The words of users' bits and of the front's for the same frames, and some of these frames' bits.
+type Words<'m> = (&'m [AtomicUsize; 2], usize);
+
 /// The units of the span.
 #[derive(Clone, Copy)]
 pub(super) struct Bits<'m>(pub(super) &'m [Unit]);
@@ -207,26 +210,32 @@ impl<'m> Bits<'m> {
     /// As [`take_run`](Self::take_run) for frames of two words.
     #[inline]
     fn take_across(&self, index: u64, count: u64) -> bool {
-        let Some((unit, [low, high])) = self.two_words(index, count) else {
+        let Some((unit, [(low, low_bits), (high, high_bits)])) = self.two_words(index, count)
+        else {
             return self.take_range(index, index.saturating_add(count));
         };
-        let (word, last) = (word_of(index), index + count - 1);
-        if is_in_whole(unit, index) || is_in_whole(unit, last) {
+        let whole = unit[0].load(Relaxed);
+        if whole != 0 && whole & parts_within(index, index + count) != 0 {
             return false;
         }
-        let before = used(unit, word).fetch_or(low, Relaxed) & low;
-        used(unit, word + 1).fetch_or(high, Relaxed) & high == 0 && before == 0
+        let before = low[0].fetch_or(low_bits, Relaxed) & low_bits;
+        high[0].fetch_or(high_bits, Relaxed) & high_bits == 0 && before == 0
     }
 
-    /// The unit of frames that lie in two of its words, and their bits in each.
+    /// The unit of frames that lie in two of its words, these words, each with the front's, and the
+    /// frames' bits in them.
     #[inline(always)]
-    fn two_words(&self, index: u64, count: u64) -> Option<(&'m Unit, [usize; 2])> {
+    fn two_words(&self, index: u64, count: u64) -> Option<(&'m Unit, [Words<'m>; 2])> {
         let low = BITS - index % BITS;
-        if count <= low || count - low > BITS || index % UNIT_FRAMES + count > UNIT_FRAMES {
+        let high = count.wrapping_sub(low);
+        if high.wrapping_sub(1) >= BITS {
             return None;
         }
         let unit = self.unit(index)?;
-        Some((unit, [(ALL << (index % BITS)) & ALL, ALL >> (BITS - (count - low))]))
+        let words = unit[LINE_WORDS..].as_chunks().0;
+        let [first, next, ..] = words.get(word_of(index)..)? else { return None };
+        let bits = [(ALL << (index % BITS)) & ALL, ALL >> (BITS - high)];
+        Some((unit, [(first, bits[0]), (next, bits[1])]))
     }
 
     /// As [`take`](Self::take) for a block of an order from 1 to [`UNIT_ORDER`]; returns false, too,
@@ -315,16 +324,16 @@ impl<'m> Bits<'m> {
     /// lock, as for [`give_range`](Self::give_range).
     #[inline]
     pub(super) fn give_across(&self, index: u64, count: u64) -> bool {
-        let Some((unit, [low, high])) = self.two_words(index, count) else { return false };
-        let ([used, owned], [next, next_owned]) =
-            (pair(unit, word_of(index)), pair(unit, word_of(index) + 1));
-        let own = owned.load(Relaxed) & low == low && next_owned.load(Relaxed) & high == high;
-        if !own || !clear_all(used, low) {
+        let Some((_, [(low, low_bits), (high, high_bits)])) = self.two_words(index, count) else {
+            return false;
+        };
+        let own = |words: &[AtomicUsize; 2], bits| words[1].load(Relaxed) & bits == bits;
+        if !own(low, low_bits) || !own(high, high_bits) || !clear_all(&low[0], low_bits) {
             return false;
         }
-        let given = clear_all(next, high);
+        let given = clear_all(&high[0], high_bits);
         if !given {
-            used.fetch_or(low, Release);
+            low[0].fetch_or(low_bits, Release);
         }
         given
     }

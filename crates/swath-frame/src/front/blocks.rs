@@ -1,5 +1,6 @@
 //! The blocks of more than one frame that one CPU holds ready.
 
+use lock_api::{Mutex, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameAllocator;
@@ -9,11 +10,11 @@ use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
 /// line.
 const AREA_FRAMES: u64 = if cfg!(loom) { BITS } else { 256 };
 
-/// Frames that claims stop at growing.
-const AREAS_FRAMES: u64 = if cfg!(loom) { UNIT_FRAMES } else { 4096 };
+/// Frames in areas at which claims stop growing, and beyond which areas go back.
+const AREAS_FRAMES: u64 = if cfg!(loom) { UNIT_FRAMES } else { 1 << 14 };
 
 /// Doublings of an area.
-const CLAIMS_MOST: u64 = 4;
+const CLAIMS_MOST: u64 = 6;
 
 /// The order of what short blocks are cut from where the allocator gives no area for them.
 const HUGE_ORDER: u32 = if UNIT_ORDER < 9 { UNIT_ORDER } else { 9 };
@@ -79,7 +80,7 @@ pub(super) struct Blocks {
 pub(super) struct Wrong;
 
 /// Frees blocks; each is tried.
-fn free_all(
+pub(super) fn free_all(
     blocks: impl Iterator<Item = Extent>,
     shared: &mut impl FrameAllocator,
 ) -> Result<(), Wrong> {
@@ -88,17 +89,25 @@ fn free_all(
 }
 
 /// The runs of blocks of `count` frames that ascend.
-pub(super) fn runs(mut ascending: &[u64], count: u64) -> impl Iterator<Item = Extent> + '_ {
-    core::iter::from_fn(move || {
-        let &lowest = ascending.first()?;
-        let run = ascending
-            .iter()
-            .zip(0..)
-            .take_while(|&(&start, i)| start.wrapping_sub(lowest) == i * count);
-        let len = run.count();
-        ascending = ascending.get(len..).unwrap_or_default();
-        Some(Extent::new(Pfn::new(lowest), len as u64 * count))
+pub(super) fn runs(ascending: &[u64], count: u64) -> impl Iterator<Item = Extent> + '_ {
+    let chunks = ascending.chunk_by(move |below, above| above.wrapping_sub(*below) == count);
+    chunks.filter_map(move |chunk| {
+        Some(Extent::new(Pfn::new(*chunk.first()?), chunk.len() as u64 * count))
     })
+}
+
+/// What leaves a slot that has no room for more of these ascending blocks of `count` frames: all, if they
+/// are one run, otherwise the upper half. How many stay, and what leaves if it is one run.
+pub(super) fn leaving(ascending: &[u64], count: u64) -> (usize, Option<Extent>) {
+    let one_run = |blocks: &[u64]| {
+        runs(blocks, count).next().filter(|run| run.count == blocks.len() as u64 * count)
+    };
+    let all = one_run(ascending);
+    if all.is_some() {
+        return (0, all);
+    }
+    let (kept, gone) = ascending.split_at(ascending.len() / 2);
+    (kept.len(), one_run(gone))
 }
 
 /// Returns true if the frames, at least one, are an aligned block of an order.
@@ -162,32 +171,43 @@ impl Blocks {
         }
     }
 
-    /// Takes out a block of an order from 1 to [`UNIT_ORDER`]. O(areas) if none came back.
+    /// Takes out a block of an order from 1 to [`UNIT_ORDER`] that came back as one.
     #[inline(always)]
     pub(super) fn pop_block(&mut self, order: u32) -> Option<u64> {
-        if let Some(stack) = self.stacks.get_mut(order as usize) {
-            // The place is one of the array's, whatever the word says: `BLOCKS + 2` is a power of two.
-            let start = stack[stack[0] as usize % stack.len()];
-            if start != NONE {
-                stack[0] = stack[0].wrapping_sub(1);
-                return Some(start);
-            }
+        let stack = self.stacks.get_mut(order as usize)?;
+        // The place is one of the array's, whatever the word says: `BLOCKS + 2` is a power of two.
+        let start = stack[stack[0] as usize % stack.len()];
+        if start == NONE {
+            return None;
         }
-        self.cut(1 << order, 1 << order)
+        stack[0] = stack[0].wrapping_sub(1);
+        Some(start)
     }
 
     /// Takes out so many frames in a row. O(areas).
     #[inline(always)]
     pub(super) fn pop_run(&mut self, count: u64) -> Option<u64> {
-        if count.is_power_of_two() {
-            self.pop_block(count.trailing_zeros())
-        } else {
-            self.cut(count, 1)
+        if !count.is_power_of_two() {
+            return self.cut_run(count);
         }
+        self.pop_block(count.trailing_zeros()).or_else(|| self.cut_block(count))
+    }
+
+    /// Cuts so many frames out of an area. O(areas).
+    #[inline(never)]
+    fn cut_run(&mut self, count: u64) -> Option<u64> {
+        self.cut(count, 1)
+    }
+
+    /// Cuts an aligned block out of an area. O(areas).
+    #[inline(never)]
+    pub(super) fn cut_block(&mut self, frames: u64) -> Option<u64> {
+        self.cut(frames, frames)
     }
 
     /// Cuts so many frames, the first a multiple of `align`, out of the area that came last of those
     /// that have them.
+    #[inline(always)]
     fn cut(&mut self, count: u64, align: u64) -> Option<u64> {
         let len = self.areas_len;
         for at in (0..len.min(AREAS)).rev() {
@@ -220,7 +240,7 @@ impl Blocks {
     /// Takes in an aligned block of an order from 1 to [`UNIT_ORDER`], or says that there is no
     /// room for it.
     #[inline(always)]
-    fn push_block(&mut self, order: u32, start: u64) -> bool {
+    pub(super) fn push_block(&mut self, order: u32, start: u64) -> bool {
         let Some(stack) = self.stacks.get_mut(order as usize) else { return false };
         let next = stack[0].wrapping_add(1);
         if next > FULL {
@@ -240,26 +260,26 @@ impl Blocks {
         self.push_area(block)
     }
 
-    #[inline]
-    fn push_area(&mut self, area: Extent) -> bool {
+    #[inline(always)]
+    pub(super) fn push_area(&mut self, area: Extent) -> bool {
         let Some(place) = self.areas.get_mut(self.areas_len) else { return false };
         *place = area;
         self.areas_len += 1;
         true
     }
 
-    /// Returns half of what has no room for `block`, and takes that in: of aligned blocks the upper
-    /// half goes, of areas the older.
+    /// Makes room for `block`, and takes that in: of aligned blocks the upper half goes, or all that are
+    /// one run, of areas the older half.
     #[cold]
     #[inline(never)]
-    pub(super) fn spill(
+    pub(super) fn spill<R: RawMutex>(
         &mut self,
         block: Extent,
-        shared: &mut impl FrameAllocator,
+        shared: &Mutex<R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
-        self.claims = 0;
         if !is_block(block) {
-            return self.spill_areas(block, shared);
+            self.claims = 0;
+            return self.spill_areas(block, &mut *shared.lock());
         }
         let order = block.count.trailing_zeros();
         let Some(stack) = self.stacks.get_mut(order as usize) else { return Err(Wrong) };
@@ -267,9 +287,15 @@ impl Blocks {
         let result = match stack.split_at_mut_checked(bottom + 1) {
             Some(([top, ..], starts)) if *top == FULL => {
                 starts.sort_unstable();
-                let kept = starts.len() / 2;
+                let (kept, run) = leaving(starts, block.count);
                 *top = (bottom + kept) as u64;
-                free_all(runs(starts.get(kept..).unwrap_or_default(), block.count), shared)
+                match run {
+                    Some(run) => self.collect(run, shared),
+                    None => {
+                        let gone = starts.get(kept..).unwrap_or_default();
+                        free_all(runs(gone, block.count), &mut *shared.lock())
+                    }
+                }
             }
             _ => {
                 stack[0] = bottom as u64;
@@ -279,6 +305,39 @@ impl Blocks {
         let room = self.push_block(order, block.start.raw());
         debug_assert!(room, "half of the blocks are gone");
         result
+    }
+
+    /// Makes a run that came back an area, or joins it to one. Only if there is no room for it, or the
+    /// areas would be too long together, they go to the allocator: all of them at once, so that who
+    /// gives back much in a row rarely waits for the lock.
+    pub(super) fn collect<R: RawMutex>(
+        &mut self,
+        run: Extent,
+        shared: &Mutex<R, impl FrameAllocator>,
+    ) -> Result<(), Wrong> {
+        if self.areas_frames().saturating_add(run.count) <= AREAS_FRAMES && self.join(run) {
+            return Ok(());
+        }
+        let fits = self.areas_len <= AREAS;
+        let result = free_all(self.areas(), &mut *shared.lock());
+        (self.areas_len, self.claims) = (0, 0);
+        let room = self.push_area(run);
+        debug_assert!(room, "no area is left");
+        if fits { result } else { Err(Wrong) }
+    }
+
+    /// Joins a run to the area that ends or begins at it, or takes it in as one.
+    fn join(&mut self, run: Extent) -> bool {
+        let end = |extent: Extent| extent.start.raw().wrapping_add(extent.count);
+        for area in self.areas.iter_mut().take(self.areas_len) {
+            let below = end(*area) == run.start.raw();
+            if below || end(run) == area.start.raw() {
+                let start = if below { area.start } else { run.start };
+                *area = Extent::new(start, area.count.wrapping_add(run.count));
+                return true;
+            }
+        }
+        self.push_area(run)
     }
 
     fn spill_areas(&mut self, area: Extent, shared: &mut impl FrameAllocator) -> Result<(), Wrong> {
@@ -308,7 +367,7 @@ impl Blocks {
     /// Frames of the next area, of which `least` are wanted: twice as many for each claim after which
     /// nothing was returned, as long as the areas are short together.
     fn area_frames(&mut self, least: u64) -> u64 {
-        let held = self.areas().fold(0_u64, |sum, area| sum.saturating_add(area.count));
+        let held = self.areas_frames();
         let doubled = least << self.claims.min(CLAIMS_MOST);
         self.claims = self.claims.saturating_add(1);
         doubled.min(AREAS_FRAMES.saturating_sub(held)).max(least)
@@ -331,7 +390,7 @@ impl Blocks {
             let before = area.start.raw().next_multiple_of(frames) - area.start.raw();
             if before + frames <= area.count {
                 self.keep(area, shared)?;
-                return Ok(self.cut(frames, frames));
+                return Ok(self.cut_block(frames));
             }
             shared.free(area).map_err(|_| Wrong)?;
         }
@@ -342,7 +401,7 @@ impl Blocks {
             return Ok(Some(block.start.raw()));
         }
         self.keep(block, shared)?;
-        Ok(self.cut(frames, frames))
+        Ok(self.cut_block(frames))
     }
 
     /// Claims an area for several runs of so many frames, and takes one out, or all if there are fewer.
@@ -358,7 +417,7 @@ impl Blocks {
             return Ok(Some(area));
         }
         self.keep(area, shared)?;
-        Ok(self.cut(count, 1).map(|start| Extent::new(Pfn::new(start), count)))
+        Ok(self.cut_run(count).map(|start| Extent::new(Pfn::new(start), count)))
     }
 
     /// The blocks of each order.
@@ -373,6 +432,11 @@ impl Blocks {
     pub(super) fn count(&self) -> u64 {
         let aligned = self.starts().map(|(order, starts)| (starts.len() as u64) << order).sum();
         self.areas().fold(aligned, |sum: u64, area| sum.wrapping_add(area.count))
+    }
+
+    /// Counts the frames of the areas.
+    fn areas_frames(&self) -> u64 {
+        self.areas().fold(0, |sum: u64, area| sum.saturating_add(area.count))
     }
 
     /// All areas.

@@ -1,9 +1,10 @@
 //! The frames that one CPU holds ready: a claimed word, a bounded buffer, and longer blocks.
 
+use lock_api::{Mutex, RawMutex};
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::front::blocks::{Blocks, Wrong, runs};
+use crate::front::blocks::{Blocks, Wrong, free_all, leaving, runs};
 #[cfg(feature = "testing")]
 use crate::front::blocks::{flip, flip_len};
 
@@ -25,10 +26,10 @@ pub(super) struct Held {
     pub(super) base: u64,
     /// Bit i: frame `base + i` is here.
     pub(super) mask: u64,
-    /// The entry of `frames` that is handed out next.
+    /// Frames that ever left `frames` and that ever came in: the places of the next, counted on
+    /// around the end.
     head: usize,
-    /// Number of entries that count, from `head` on and around the end.
-    pub(super) len: usize,
+    tail: usize,
     /// A ring of frames outside the claimed word. First in, first out: frames
     /// freed in rising order are handed out in rising order again.
     frames: [u64; BUFFER_FRAMES],
@@ -42,7 +43,7 @@ impl Held {
             base: 0,
             mask: 0,
             head: 0,
-            len: 0,
+            tail: 0,
             frames: [0; BUFFER_FRAMES],
             blocks: Blocks::new(),
         }
@@ -55,7 +56,7 @@ impl Held {
             0 => flip(&mut self.base, bit),
             1 => flip(&mut self.mask, bit),
             2 => flip_len(&mut self.head, bit),
-            3 => flip_len(&mut self.len, bit),
+            3 => flip_len(&mut self.tail, bit),
             at if at < 4 + BUFFER_FRAMES => flip(&mut self.frames[at - 4], bit),
             at => self.blocks.flip(at - 4 - BUFFER_FRAMES, bit),
         }
@@ -65,20 +66,26 @@ impl Held {
     #[cfg(feature = "testing")]
     pub(super) const WORDS: usize = 4 + BUFFER_FRAMES + Blocks::WORDS;
 
+    /// Counts the buffer's frames.
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.tail.wrapping_sub(self.head)
+    }
+
     /// Counts the frames.
     pub(super) fn count(&self) -> u64 {
-        let singles = u64::from(self.mask.count_ones()) + self.len as u64;
+        let singles = u64::from(self.mask.count_ones()).wrapping_add(self.len() as u64);
         singles.wrapping_add(self.blocks.count())
     }
 
     /// Returns true if no single frame is ready.
     pub(super) fn has_no_single(&self) -> bool {
-        self.mask == 0 && self.len == 0
+        self.mask == 0 && self.len() == 0
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        (self.mask, self.len) = (0, 0);
+        (self.mask, self.tail) = (0, self.head);
         self.blocks.clear();
     }
 
@@ -89,11 +96,12 @@ impl Held {
             self.mask &= self.mask - 1;
             return Some(self.base.wrapping_add(lowest));
         }
-        let left = self.len.checked_sub(1)?;
-        let frame = self.frames.get(self.head).copied();
-        self.head = (self.head + 1) % BUFFER_FRAMES;
-        self.len = left;
-        frame
+        if self.head == self.tail {
+            return None;
+        }
+        let frame = self.frames[self.head % BUFFER_FRAMES];
+        self.head = self.head.wrapping_add(1);
+        Some(frame)
     }
 
     /// Takes in a frame, or says that there is no room for it.
@@ -104,13 +112,11 @@ impl Held {
             self.mask |= 1 << bit;
             return true;
         }
-        if self.len >= BUFFER_FRAMES {
+        if self.len() >= BUFFER_FRAMES {
             return false;
         }
-        if let Some(entry) = self.frames.get_mut((self.head + self.len) % BUFFER_FRAMES) {
-            *entry = frame;
-        }
-        self.len += 1;
+        self.frames[self.tail % BUFFER_FRAMES] = frame;
+        self.tail = self.tail.wrapping_add(1);
         true
     }
 
@@ -144,32 +150,37 @@ impl Held {
     /// so already.
     pub(super) fn sort(&mut self) -> &[u64] {
         self.frames.rotate_left(self.head % BUFFER_FRAMES);
-        self.head = 0;
-        let frames = self.frames.get_mut(..self.len).unwrap_or_default();
+        (self.head, self.tail) = (0, self.len());
+        let frames = self.frames.get_mut(..self.tail).unwrap_or_default();
         frames.sort_unstable();
         frames
     }
 
-    /// Returns the upper half of a full buffer; false if the slot held what it cannot hold.
+    /// Makes room in a full buffer: its upper half goes, or all if it is one run. False if the slot held
+    /// what it cannot hold.
     #[cold]
     #[inline(never)]
-    pub(super) fn flush_half(&mut self, shared: &mut impl FrameAllocator) -> bool {
-        if self.len > BUFFER_FRAMES {
-            self.len = 0;
+    pub(super) fn spill<R: RawMutex>(&mut self, shared: &Mutex<R, impl FrameAllocator>) -> bool {
+        if self.len() > BUFFER_FRAMES {
+            self.tail = self.head;
             return false;
         }
-        let kept = self.len / 2;
-        let mut right = true;
-        for run in runs(self.sort().get(kept..).unwrap_or_default(), 1) {
-            right &= shared.free(run).is_ok();
-        }
-        self.len = kept;
+        let frames = self.sort();
+        let (kept, run) = leaving(frames, 1);
+        let right = match run {
+            Some(run) => self.blocks.collect(run, shared).is_ok(),
+            None => {
+                let gone = frames.get(kept..).unwrap_or_default();
+                free_all(runs(gone, 1), &mut *shared.lock()).is_ok()
+            }
+        };
+        self.tail = kept;
         right
     }
 
     /// Returns everything; false if the slot held what it cannot hold.
     pub(super) fn flush(&mut self, shared: &mut impl FrameAllocator) -> bool {
-        let mut right = self.len <= BUFFER_FRAMES;
+        let mut right = self.len() <= BUFFER_FRAMES;
         for run in self.singles() {
             right &= shared.free(run).is_ok();
         }

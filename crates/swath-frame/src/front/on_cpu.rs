@@ -8,7 +8,7 @@ use swath_arch::{Extent, Order, Pfn};
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
 use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
-use crate::front::blocks::{Wrong, is_block};
+use crate::front::blocks::{Blocks, Wrong, is_block};
 use crate::front::held::Held;
 use crate::front::shared::{Front, NoSuchCpu, Slot};
 use crate::hardening::WordFault;
@@ -63,7 +63,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
             None => return self.allocate_claimed(),
         };
         if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
-            return self.discard(frame).ok();
+            return self.discard_frame(frame);
         }
         Some(Pfn::new(frame))
     }
@@ -85,7 +85,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
             return self.front.allocate_block(1).map(|block| block.start);
         };
         if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
-            return self.discard(frame).ok();
+            return self.discard_frame(frame);
         }
         Some(Pfn::new(frame))
     }
@@ -114,24 +114,37 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     /// the cost of claiming if the slot has none.
     #[inline]
     fn allocate_order(&self, order: Order) -> Result<Extent, FrameAllocateError> {
-        let popped = self.slot.held.lock().blocks.pop_block(order.k());
-        match popped {
-            Some(start) => self.taken_block(start, order),
-            None => self.claim_order(order),
-        }
+        let mut held = self.slot.held.lock();
+        let Some(start) = held.blocks.pop_block(order.k()) else {
+            return self.cut_order(held, order);
+        };
+        drop(held);
+        self.taken_block(start, order)
+    }
+
+    /// As [`allocate_order`](Self::allocate_order) where no such block came back.
+    #[inline(never)]
+    fn cut_order(
+        &self,
+        mut held: MutexGuard<'_, R, Held>,
+        order: Order,
+    ) -> Result<Extent, FrameAllocateError> {
+        let Some(start) = held.blocks.cut_block(order.frames()) else {
+            return self.claim_order(held, order);
+        };
+        drop(held);
+        self.taken_block(start, order)
     }
 
     #[cold]
     #[inline(never)]
-    fn claim_order(&self, order: Order) -> Result<Extent, FrameAllocateError> {
-        let claimed = {
-            let mut held = self.slot.held.lock();
-            // Another thread with the same number may have been quicker.
-            match held.blocks.pop_block(order.k()) {
-                Some(start) => Ok(Some(start)),
-                None => held.blocks.claim_block(order.k(), &mut *self.front.shared.lock()),
-            }
-        };
+    fn claim_order(
+        &self,
+        mut held: MutexGuard<'_, R, Held>,
+        order: Order,
+    ) -> Result<Extent, FrameAllocateError> {
+        let claimed = held.blocks.claim_block(order.k(), &mut *self.front.shared.lock());
+        drop(held);
         match self.sound(claimed) {
             Some(start) => self.taken_block(start, order),
             None => self.front.allocate_aligned(order),
@@ -177,6 +190,13 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         Err(FrameAllocateError::Corrupt(self.front.discard(self.slot, frame)))
     }
 
+    /// As [`discard`](Self::discard) for a single frame, which needs no room for the reason.
+    #[cold]
+    #[inline(never)]
+    fn discard_frame(&self, frame: u64) -> Option<Pfn> {
+        self.discard(frame).ok()
+    }
+
     /// Notes that a user holds this block of the slot's.
     #[inline(always)]
     fn taken_block(&self, start: u64, order: Order) -> Result<Extent, FrameAllocateError> {
@@ -210,28 +230,41 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     /// or an aligned block.
     #[inline(always)]
     fn free_block(&self, extent: Extent) -> Result<(), FrameFreeError> {
-        let Self { front, slot } = *self;
+        let front = self.front;
         let (start, count) = (extent.start.raw(), extent.count);
         let index = start.wrapping_sub(front.first);
         // From here on all that is cold is the end of the call, so that nothing is kept for it.
         if count.wrapping_sub(2) < BITS - 1 {
+            if index % BITS + count > BITS {
+                return self.free_across(extent);
+            }
             if !front.bits.give_run(index, count) {
                 return self.free_slowly(extent);
             }
-        } else if count.wrapping_sub(1) >= UNIT_FRAMES
-            || !is_block(extent)
-            || !front.bits.give_block(index, count)
-        {
+            return self.keep(extent, |blocks| blocks.push(extent));
+        }
+        let fits = count.wrapping_sub(1) < UNIT_FRAMES && is_block(extent);
+        if !fits || !front.bits.give_block(index, count) {
             return self.free_slowly(extent);
         }
-        let mut held = slot.held.lock();
-        if !held.blocks.push(extent) {
-            return self.spill(held, extent);
-        }
-        Ok(())
+        self.keep(extent, |blocks| blocks.push_block(count.trailing_zeros(), start))
     }
 
-    /// Frees what was not held in one word, or as one aligned block.
+    /// Frees a run that lies in two words.
+    #[inline(never)]
+    fn free_across(&self, extent: Extent) -> Result<(), FrameFreeError> {
+        // The allocator's lock only holds off others while words are cleared.
+        let index = extent.start.raw().wrapping_sub(self.front.first);
+        let lock = self.front.shared.lock();
+        let given = self.front.bits.give_across(index, extent.count);
+        drop(lock);
+        if !given {
+            return self.free_slowly(extent);
+        }
+        self.keep(extent, |blocks| blocks.push_area(extent))
+    }
+
+    /// Frees what was not held in one word or two, or as one aligned block.
     #[cold]
     #[inline(never)]
     fn free_slowly(&self, extent: Extent) -> Result<(), FrameFreeError> {
@@ -240,21 +273,25 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
             return self.front.free(extent);
         }
         // The allocator's lock only holds off others while words are cleared.
-        let index = extent.start.raw().wrapping_sub(self.front.first);
-        let lock = self.front.shared.lock();
-        let given = self.front.bits.give_across(index, extent.count);
-        drop(lock);
-        if !given {
-            drop(self.front.give(extent)?);
-        }
+        drop(self.front.give(extent)?);
+        self.keep(extent, |blocks| blocks.push(extent))
+    }
+
+    /// Takes in frames that no user holds any more by `push`, or where that finds no room makes some.
+    #[inline(always)]
+    fn keep(
+        &self,
+        extent: Extent,
+        push: impl FnOnce(&mut Blocks) -> bool,
+    ) -> Result<(), FrameFreeError> {
         let mut held = self.slot.held.lock();
-        if !held.blocks.push(extent) {
+        if !push(&mut held.blocks) {
             return self.spill(held, extent);
         }
         Ok(())
     }
 
-    /// Returns half of what has no room for these frames, and takes them in.
+    /// Makes room for these frames, and takes them in.
     #[cold]
     #[inline(never)]
     fn spill(
@@ -262,7 +299,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         mut held: MutexGuard<'_, R, Held>,
         extent: Extent,
     ) -> Result<(), FrameFreeError> {
-        if held.blocks.spill(extent, &mut *self.front.shared.lock()).is_err() {
+        if held.blocks.spill(extent, &self.front.shared).is_err() {
             self.front.note_slot(self.slot, extent.start.raw());
         }
         Ok(())

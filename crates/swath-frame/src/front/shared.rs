@@ -429,11 +429,11 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         Err(self.note(self.bit_fault(start)))
     }
 
-    /// Returns half of a full buffer to the allocator, and takes in a frame.
+    /// Makes room in a full buffer, and takes in a frame.
     #[cold]
     #[inline(never)]
     pub(super) fn spill(&self, slot: &Slot<R>, held: &mut Held, frame: u64) {
-        if !held.flush_half(&mut *self.shared.lock()) {
+        if !held.spill(&self.shared) {
             self.note_slot(slot, frame);
         }
         let room = held.push(frame);
