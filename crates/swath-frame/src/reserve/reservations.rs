@@ -330,6 +330,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     }
 
     /// Returns the place of page `index` of `object`. O(L) expected.
+    #[inline(always)]
     pub(crate) fn place(&self, object: u64, index: u64) -> PagePlace {
         for (level, order) in self.slots.levels.orders().iter().enumerate().rev() {
             let key = Key { object, index: index & !(order.frames() - 1), level };
