@@ -32,6 +32,11 @@ impl Words {
     pub(crate) fn new(len: usize) -> Self {
         Self { words: vec![0; len], flip: Rc::default() }
     }
+
+    /// Flips a bit when the words are next borrowed to be changed.
+    pub(crate) fn flip(&self, word: usize, bit: u32) {
+        self.flip.set(Some((word, bit)));
+    }
 }
 
 impl Deref for Words {

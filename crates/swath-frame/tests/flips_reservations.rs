@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::reserve::{PopulateError, ReservationLevels, Reservations};
-use swath_frame::{BuddyConfig, Checked, PageBuddy, WordFault};
+use swath_frame::{
+    BuddyConfig, ByteRange, Checked, FrameAllocator, MemoryMap, PageBuddy, WordFault,
+};
 
 use crate::flips::{MAP, Outcome, Subject, Words, campaign};
 use crate::flips_frames::{Calls, Frames};
@@ -118,4 +120,32 @@ fn no_flip_breaks_reservations() {
     let two = ReservationLevels::new(&[order(5), order(8)], &[order(3)]).expect("ascending");
     reservations("reservations, one level", one);
     reservations("reservations, two levels", two);
+}
+
+/// The bit of a table's entry that makes the lowest level the next: where the entry of the larger range
+/// would be looked for behind it, the search takes it for that one.
+#[test]
+fn an_entry_that_has_another_level_leads_to_no_slot_of_it() {
+    const FRAMES: Extent = Extent::new(Pfn::new(0), 16);
+    const LEVEL: u32 = 40;
+    let order = Order::known;
+    let levels = ReservationLevels::new(&[order(2), order(4)], &[]).expect("ascending");
+    let mut areas = [Extent::default()];
+    let map = MemoryMap::new(&[ByteRange::of_frames(FRAMES)], &mut areas).expect("one area");
+    let config = BuddyConfig::PBS_ARMV7;
+    let len = Pool::storage_words(&map, levels);
+    for (object, word) in (0..200).flat_map(|object| (0..len).map(move |word| (object, word))) {
+        let storage = vec![0; PageBuddy::<Vec<u64>>::storage_words(&map, config)];
+        let buddy = PageBuddy::<_>::new(&map, config, storage).expect("as many as needed");
+        let words = Words::new(len);
+        let mut pool = Pool::new(&map, levels, buddy, words.clone()).expect("as many as needed");
+        // There is room for the smaller level alone.
+        let first = pool.populate(object, 0, 0..4, 0).expect("all frames are free").frame;
+        words.flip(word, LEVEL);
+        let single = pool.allocate_frame();
+        if let Ok(second) = pool.populate(object, 1, 0..16, 1) {
+            assert!(FRAMES.contains(second.frame), "object {object}, word {word}");
+            assert!(second.frame != first && Some(second.frame) != single, "object {object}");
+        }
+    }
 }

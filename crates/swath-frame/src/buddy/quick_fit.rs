@@ -29,7 +29,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
-use crate::bits::words::{all_set, clear, first_clear, ones_across, set, set_clear};
+use crate::bits::words::{all_set, clear, first_clear, ones, ones_across, set, set_clear};
 use crate::hardening::{Checked, Hardening, Latch, Table, Trusting, WordFault};
 use crate::map::MemoryMap;
 
@@ -116,6 +116,33 @@ fn bit_words(map: &MemoryMap<'_>) -> usize {
     let span = map.span();
     let words = (span.end().raw() - (span.start.raw() & !63)).div_ceil(64) + 1;
     usize::try_from(words).unwrap_or(usize::MAX)
+}
+
+/// Sets the bits of a block of up to 64 frames that came from a list, where `at` is the first. Returns
+/// false, and sets none, if they are not in the storage, where a word of a list that was changed leads, or
+/// in the checked tier if one is set.
+#[inline(always)]
+fn use_unused<H: Hardening>(storage: &mut [u64], len: usize, at: u64) -> bool {
+    let (index, from) = ((at >> 6) as usize, (at & 63) as usize);
+    // Most blocks lie in one word, and the other need not be tested.
+    if H::CHECKED && from + len <= 64 {
+        let Some(word) = storage.get_mut(index) else { return false };
+        let bits = ones::<u64>(len) << from;
+        let is_unused = *word & bits == 0;
+        if is_unused {
+            *word |= bits;
+        }
+        return is_unused;
+    }
+    let bits = ones_across::<u64>(len, from);
+    let words = storage.get_mut(index..).and_then(|words| words.first_chunk_mut::<2>());
+    let Some([low, high]) = words else { return false };
+    if H::CHECKED && (*low & bits[0]) | (*high & bits[1]) != 0 {
+        return false;
+    }
+    *low |= bits[0];
+    *high |= bits[1];
+    true
 }
 
 impl<W, A, H: Hardening> QuickFit<'_, W, A, H> {
@@ -294,20 +321,10 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
         let top = usize::from(*kept);
         let word = self.list(len as usize) + top;
         let at = self.unsealed(self.storage[word]);
-        let bits = ones_across::<u64>(len as usize, (at & 63) as usize);
-        // A word of a list that was changed leads out of the storage.
-        let words = self.storage.get_mut((at >> 6) as usize..);
-        let words = words.and_then(|words| words.first_chunk_mut::<2>());
-        // One by one, which takes less than both at once.
-        let is_unused = |[low, high]: &&mut [u64; 2]| {
-            !H::CHECKED || *low & bits[0] == 0 && *high & bits[1] == 0
-        };
-        let Some([low, high]) = words.filter(is_unused) else {
+        if !use_unused::<H>(&mut self.storage, len as usize, at) {
             self.stop_at_kept(len, word);
             return None;
-        };
-        *low |= bits[0];
-        *high |= bits[1];
+        }
         self.kept_frames -= len;
         Some(Extent::new(Pfn::new(self.base + at), len))
     }

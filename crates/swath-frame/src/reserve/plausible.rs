@@ -185,10 +185,10 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         }
         self.compare_queue(slots.all, queued)?;
         if !counted {
-            return fault(Words::Allocated, 0);
+            return fault(Words::Allocated, slots.bits_range().start);
         }
         if (roots, unpopulated) != (self.roots, self.reserved) {
-            return fault(Words::Reservations, slots.bits_words());
+            return fault(Words::Reservations, slots.record_words(0)[0]);
         }
         Ok(())
     }

@@ -180,9 +180,11 @@ fn layout<H: Hardening>(
     let keys = slots.slots(0).len().checked_mul(levels.orders().len())?;
     let slot_words = slots.storage_words()?;
     let words = slot_words.checked_add(Table::storage_words(keys as u64)?)?;
-    slots.copy_at = usize::try_from(words).ok()?;
-    let copy_words = if H::CHECKED { slots.bits_words() } else { 0 };
-    let words = slots.copy_at.checked_add(copy_words)?;
+    let copy_start = usize::try_from(words).ok()?;
+    let bits = slots.bits_range();
+    slots.copy_at = copy_start - bits.start;
+    let copy_words = if H::CHECKED { bits.len() } else { 0 };
+    let words = copy_start.checked_add(copy_words)?;
     Some((slots, Table::new(slot_words as usize, keys), words))
 }
 
@@ -321,20 +323,22 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
             }
             Err(()) => return Err(PopulateError::Corrupt(self.stop(Words::Allocated))),
         }
-        let Ok(full) = self.populate_frame(level, frame, now) else {
+        let Ok(full) = self.populate_frame(level, slot, frame, now) else {
             return Err(PopulateError::Corrupt(self.stop(Words::Reservations)));
         };
         Ok(Populated { frame: Pfn::new(frame), full, source })
     }
 
     /// Returns the place of page `index` of `object`. O(L) expected.
+    #[inline(always)]
     pub(crate) fn place(&self, object: u64, index: u64) -> PagePlace {
         for (level, order) in self.slots.levels.orders().iter().enumerate().rev() {
             let key = Key { object, index: index & !(order.frames() - 1), level };
             match self.table.get(&self.storage, key) {
                 Some(Entry::Root(slot)) => {
                     let slots = &self.slots;
-                    if H::CHECKED && !slots.is_root_of(&self.storage, slot, object, key.index) {
+                    let words = &*self.storage;
+                    if H::CHECKED && !slots.is_root_of(words, level, slot, object, key.index) {
                         return PagePlace::Contradicted;
                     }
                     return PagePlace::Root(level, slot);
@@ -380,12 +384,13 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         Some(slot)
     }
 
-    /// Counts a frame of a reservation of `level`, which is held now, as populated; the largest
-    /// order that is full around it now.
+    /// Counts a frame of the reservation `root` of `level`, which is held now, as populated; the
+    /// largest order that is full around it now.
     #[inline]
     fn populate_frame(
         &mut self,
         level: usize,
+        root: Slot,
         frame: u64,
         now: u64,
     ) -> Result<Option<Order>, Contradiction> {
@@ -396,7 +401,9 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         counters.populated += 1;
         let mut full = None;
         for part in 0..=level {
-            let slot = slots.slot(part, frame);
+            // The checked tier has looked at the reservation's record.
+            let is_looked_at = H::CHECKED && part == level;
+            let slot = if is_looked_at { root } else { slots.slot(part, frame) };
             let owner = if part == level { slots.all } else { slots.slot(part + 1, frame) };
             let order = slots.order(part);
             let populated = slots.populated(words, slot) + 1;
@@ -700,7 +707,8 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
                 }
                 None => continue,
                 Some(Entry::Root(slot)) => {
-                    if H::CHECKED && !self.slots.is_root_of(&self.storage, slot, object, index) {
+                    let Self { slots, storage, .. } = &*self;
+                    if H::CHECKED && !slots.is_root_of(storage, level, slot, object, index) {
                         self.stop(Words::Ranges);
                         return;
                     }

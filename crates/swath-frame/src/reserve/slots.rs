@@ -6,6 +6,7 @@
 //! record more owns the queue of all reservations.
 
 use core::marker::PhantomData;
+use core::ops::Range;
 
 use swath_arch::{Extent, Order, Pfn};
 
@@ -92,11 +93,12 @@ pub(crate) struct Slots<H> {
     pub(crate) levels: ReservationLevels,
     /// The frames from the map's first to its last.
     pub(crate) span: Extent,
-    /// The frame of bit 0, a multiple of 64. The bits are the first words.
+    /// The frame that the first bit of the storage would have, a multiple of 64, modulo 2^64.
     bits_base: u64,
-    bits_words: usize,
-    /// One past the records, which follow.
-    records_end: usize,
+    /// One past the words of the bits. They are the first, and the records follow; in the checked
+    /// tier the records are first, so that one compare tells that a place is in them.
+    bits_end: usize,
+    records_words: usize,
     /// For each level: frame number by order of the first slot, the slot's
     /// number, how many there are.
     first: [u64; LEVELS_MAX],
@@ -130,8 +132,8 @@ impl<H: Hardening> Slots<H> {
             levels,
             span,
             bits_base,
-            bits_words: usize::try_from((bits_end - bits_base).div_ceil(64)).ok()?,
-            records_end: 0,
+            bits_end: usize::try_from((bits_end - bits_base).div_ceil(64)).ok()?,
+            records_words: 0,
             first: [0; LEVELS_MAX],
             number: [0; LEVELS_MAX],
             count: [0; LEVELS_MAX],
@@ -146,16 +148,28 @@ impl<H: Hardening> Slots<H> {
             this.number[level] = this.all;
             this.all = this.all.checked_add(this.count[level])?;
         }
-        this.records_end = (this.all as usize)
-            .checked_add(1)?
-            .checked_mul(RECORD_WORDS)?
-            .checked_add(this.bits_words)?;
+        this.records_words = (this.all as usize).checked_add(1)?.checked_mul(RECORD_WORDS)?;
+        if H::CHECKED {
+            this.bits_base = bits_base.wrapping_sub(64 * this.records_words as u64);
+            this.bits_end = this.bits_end.checked_add(this.records_words)?;
+        }
         (this.all != NONE).then_some(this)
     }
 
-    /// Returns the number of words that the bits take.
-    pub(crate) fn bits_words(&self) -> usize {
-        self.bits_words
+    /// Returns the words of the bits.
+    pub(crate) fn bits_range(&self) -> Range<usize> {
+        (if H::CHECKED { self.records_words } else { 0 })..self.bits_end
+    }
+
+    /// Returns the bit of a frame within the span, counted from the first of the storage.
+    #[inline(always)]
+    fn bit(&self, frame: u64) -> u64 {
+        frame.wrapping_sub(self.bits_base)
+    }
+
+    /// Returns the frame of a bit.
+    fn frame(&self, bit: usize) -> u64 {
+        self.bits_base.wrapping_add(bit as u64)
     }
 
     /// Returns true if `test` does for each word of the bits of `extent`, given with the bits in
@@ -163,7 +177,7 @@ impl<H: Hardening> Slots<H> {
     #[inline(always)]
     fn all_words(&self, extent: Extent, mut test: impl FnMut(usize, u64) -> bool) -> bool {
         if extent.count == 1 && self.span.contains(extent.start) {
-            let bit = extent.start.raw() - self.bits_base;
+            let bit = self.bit(extent.start.raw());
             return test((bit / 64) as usize, 1 << (bit % 64));
         }
         let (first, count) = self.bits(extent);
@@ -226,12 +240,15 @@ impl<H: Hardening> Slots<H> {
     /// as one that has some.
     #[inline]
     pub(crate) fn is_clear(&self, words: &[u64], frames: Extent) -> bool {
-        let (low, len) = (frames.start.raw().wrapping_sub(self.bits_base), frames.count / 64);
+        let (low, len) = (self.bit(frames.start.raw()), frames.count / 64);
         if len == 0 {
             return self.may_hold(words, frames);
         }
-        // What is no place of a bit is none of a word, nor of one of the copy.
         let (low, len) = ((low / 64) as usize, len as usize);
+        if low < self.bits_range().start {
+            return false;
+        }
+        // What is no place of a bit is none of a word, nor of one of the copy.
         let of = |at: usize| words.get(at..).and_then(|words| words.get(..len));
         let (Some(own), Some(copies)) = (of(low), of(self.copy_at + low)) else {
             return false;
@@ -255,13 +272,12 @@ impl<H: Hardening> Slots<H> {
 
     /// The first word of the bits that is not that of their copy.
     pub(crate) fn first_differing(&self, words: &[u64]) -> Option<usize> {
-        (0..self.bits_words).find(|&word| words[word] != words[self.copy_at + word])
+        self.bits_range().find(|&word| words[word] != words[self.copy_at + word])
     }
 
     /// Returns the number of words that bits and records take.
     pub(crate) fn storage_words(&self) -> Option<u64> {
-        let records = (u64::from(self.all) + 1) * RECORD_WORDS as u64;
-        (self.bits_words as u64).checked_add(records)
+        (self.bits_range().len() as u64).checked_add(self.records_words as u64)
     }
 
     /// Makes the words, all 0, those of no reservation.
@@ -272,7 +288,7 @@ impl<H: Hardening> Slots<H> {
     }
 
     /// Returns the slots of `level`.
-    pub(crate) fn slots(&self, level: usize) -> core::ops::Range<Slot> {
+    pub(crate) fn slots(&self, level: usize) -> Range<Slot> {
         self.number[level]..self.number[level] + self.count[level]
     }
 
@@ -300,7 +316,7 @@ impl<H: Hardening> Slots<H> {
     /// The frames of `extent` that lie in the span, as bits: first and count.
     fn bits(&self, extent: Extent) -> (usize, usize) {
         let inside = extent.intersect(self.span);
-        ((inside.start.raw() - self.bits_base) as usize, inside.count as usize)
+        (self.bit(inside.start.raw()) as usize, inside.count as usize)
     }
 
     /// Marks frames as held, in the copy too.
@@ -329,7 +345,7 @@ impl<H: Hardening> Slots<H> {
     /// In the checked tier, if its word is not that of the copy. Nothing changes.
     #[inline(always)]
     pub(crate) fn hold_one(&self, words: &mut [u64], frame: u64) -> Result<bool, ()> {
-        let bit = frame - self.bits_base;
+        let bit = self.bit(frame);
         let (word, mask) = ((bit / 64) as usize, 1 << (bit % 64));
         let was = words[word];
         if H::CHECKED && !self.is_copied(words, word, was) {
@@ -359,7 +375,7 @@ impl<H: Hardening> Slots<H> {
     #[inline(always)]
     pub(crate) fn let_go_held(&self, words: &mut [u64], extent: Extent) -> bool {
         if extent.count == 1 {
-            let bit = extent.start.raw() - self.bits_base;
+            let bit = self.bit(extent.start.raw());
             let (word, mask) = ((bit / 64) as usize, 1 << (bit % 64));
             let was = words[word];
             if was & mask == 0 || (H::CHECKED && !self.is_copied(words, word, was)) {
@@ -390,18 +406,18 @@ impl<H: Hardening> Slots<H> {
     #[inline]
     pub(crate) fn all_held(&self, words: &[u64], frame: u64, order: Order) -> bool {
         let count = order.frames();
-        let first = (frame & !(count - 1)) - self.bits_base;
+        let first = self.bit(frame & !(count - 1));
         if count <= 64 {
             let ones = words::ones::<u64>(count as usize);
             return words[(first / 64) as usize] >> (first % 64) & ones == ones;
         }
-        words::all_set(&words[..self.bits_words], first as usize, count as usize)
+        words::all_set(&words[..self.bits_end], first as usize, count as usize)
     }
 
     /// Returns true if `frame`, within the span, is held.
     #[inline(always)]
     pub(crate) fn is_held(&self, words: &[u64], frame: u64) -> bool {
-        let bit = frame - self.bits_base;
+        let bit = self.bit(frame);
         words[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
@@ -411,8 +427,8 @@ impl<H: Hardening> Slots<H> {
         if count == 0 {
             return None;
         }
-        let bit = words::first_clear(&words[..self.bits_words], first, count)?;
-        Some(self.bits_base + bit as u64)
+        let bit = words::first_clear(&words[..self.bits_end], first, count)?;
+        Some(self.frame(bit))
     }
 
     /// The first frame of `extent`, within the span, that is held.
@@ -423,7 +439,7 @@ impl<H: Hardening> Slots<H> {
             let ones = words[word] & mask;
             if ones != 0 {
                 let bit = word * 64 + ones.trailing_zeros() as usize;
-                return (bit < first + count).then_some(self.bits_base + bit as u64);
+                return (bit < first + count).then(|| self.frame(bit));
             }
             (word, mask) = (word + 1, u64::MAX);
         }
@@ -468,7 +484,7 @@ impl<H: Hardening> Slots<H> {
 
     /// Counts the frames that are held.
     pub(crate) fn held(&self, words: &[u64]) -> u64 {
-        words[..self.bits_words].iter().map(|word| u64::from(word.count_ones())).sum()
+        words[self.bits_range()].iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     pub(crate) fn held_of(&self, words: &[u64], extent: Extent) -> u64 {
@@ -479,7 +495,8 @@ impl<H: Hardening> Slots<H> {
 
     #[inline(always)]
     fn record(&self, slot: Slot) -> usize {
-        self.bits_words + slot as usize * RECORD_WORDS
+        let at = slot as usize * RECORD_WORDS;
+        if H::CHECKED { at } else { self.bits_end + at }
     }
 
     /// The level and slot of the reservation around `frame`. O(levels).
@@ -494,16 +511,22 @@ impl<H: Hardening> Slots<H> {
         })
     }
 
-    /// Returns true if a slot, which may be any number, is by its record the reservation of an
-    /// object's pages from `first` on.
+    /// Returns true if a slot, which may be any number, is one of `level`, and by its record the
+    /// reservation of an object's pages from `first` on.
     #[inline(always)]
-    pub(crate) fn is_root_of(&self, words: &[u64], slot: Slot, object: u64, first: u64) -> bool {
-        // Behind the records stands the table, whose entries could pass for one.
-        if slot >= self.all {
+    pub(crate) fn is_root_of(
+        &self,
+        words: &[u64],
+        level: usize,
+        slot: Slot,
+        object: u64,
+        first: u64,
+    ) -> bool {
+        if slot.wrapping_sub(self.number[level]) >= self.count[level] {
             return false;
         }
-        let Some(record) = words.get(self.record(slot)..) else { return false };
-        let Some(&[its_object, its_first, count]) = record.first_chunk() else { return false };
+        let at = self.record(slot);
+        let Some(&[its_object, its_first, count]) = words.get(at..at + 3) else { return false };
         (its_object ^ object) | (its_first ^ first) == 0 && count & ROOT != 0
     }
 
@@ -628,8 +651,8 @@ impl<H: Hardening> Slots<H> {
     #[inline(always)]
     fn records<'w>(&self, words: &'w mut [u64]) -> &'w mut [u64] {
         let records = match H::CHECKED {
-            true => words.get_mut(self.bits_words..self.records_end),
-            false => words.get_mut(self.bits_words..),
+            true => words.get_mut(..self.records_words),
+            false => words.get_mut(self.bits_end..),
         };
         records.unwrap_or_default()
     }

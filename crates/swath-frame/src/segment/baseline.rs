@@ -227,12 +227,11 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> Baseline<'m, W, H> {
     /// them was changed, the units' own bits tell still.
     #[inline]
     fn any_out(&self, base: u64, end: u64) -> bool {
-        let counts = &self.storage[self.counts_at..];
-        let (low, high) = ((base / BLOCK) as usize, ((end - 1) / BLOCK) as usize);
-        let any = if low == high {
-            counts[low]
+        let (low, high) = self.counts(base, end);
+        let any = if low >= high {
+            self.storage[low]
         } else {
-            counts[low..=high].iter().fold(0, |any, count| any | count)
+            self.storage[low..=high].iter().fold(0, |any, count| any | count)
         };
         any != 0 && self.ledger.any_out(&self.storage, base, end)
     }
@@ -246,19 +245,27 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> Baseline<'m, W, H> {
         let add = |count: &mut u64, units: u64| {
             *count = if is_out { count.wrapping_add(units) } else { count.wrapping_sub(units) };
         };
-        let counts = &mut self.storage[self.counts_at..];
-        let (low, high) = ((start / BLOCK) as usize, ((past - 1) / BLOCK) as usize);
-        if low == high {
-            return add(&mut counts[low], past - start);
+        let (low, high) = self.counts(start, past);
+        let words = &mut *self.storage;
+        if low >= high {
+            return add(&mut words[low], past - start);
         }
-        add(&mut counts[high], (past - 1) % BLOCK + 1);
-        add(&mut counts[low], BLOCK - start % BLOCK);
+        // The last first: where it is, those before it are.
+        add(&mut words[high], (past - 1) % BLOCK + 1);
+        add(&mut words[low], BLOCK - start % BLOCK);
         // Few segments have a block between: no slice of them is made.
         let mut between = low + 1;
         while between < high {
-            add(&mut counts[between], BLOCK);
+            add(&mut words[between], BLOCK);
             between += 1;
         }
+    }
+
+    /// Returns the places of the first and the last count of some units, at least one.
+    #[inline(always)]
+    fn counts(&self, start: u64, past: u64) -> (usize, usize) {
+        let of = |unit: u64| self.counts_at + (unit / BLOCK) as usize;
+        (of(start), of(past - 1))
     }
 
     /// The next step of the reverse search. Areas that the walk has acquired are not looked at again,
