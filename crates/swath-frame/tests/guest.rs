@@ -192,7 +192,8 @@ fn both_at_work() {
     // The host's lock, and how many units it wants.
     let (host, wanted) = (Mutex::new(()), AtomicU32::new(0));
     let backed: Vec<AtomicBool> = (0..UNITS).map(|_| AtomicBool::new(true)).collect();
-    let done = AtomicBool::new(false);
+    // How often the host has looked.
+    let (done, looks) = (AtomicBool::new(false), AtomicU32::new(0));
     let taken = |units: &SharedUnits<'_>| {
         (0..UNITS).filter(|&unit| units.unit_use(unit).unwrap().is_taken).count() as u32
     };
@@ -209,7 +210,7 @@ fn both_at_work() {
         true
     };
     std::thread::scope(|scope| {
-        let (host, wanted, backed, done) = (&host, &wanted, &backed, &done);
+        let (host, wanted, backed, done, looks) = (&host, &wanted, &backed, &done, &looks);
         let daemon = scope.spawn(move || {
             let (mut random, mut takes) = (Random::new(3), 0);
             while !done.load(Ordering::Relaxed) {
@@ -221,6 +222,7 @@ fn both_at_work() {
                     assert!(backed[unit].swap(false, Ordering::Relaxed), "unit {unit}");
                 });
                 drop(_host);
+                looks.fetch_add(1, Ordering::Relaxed);
                 std::thread::yield_now();
             }
             takes
@@ -234,7 +236,11 @@ fn both_at_work() {
                 (block.start.raw() / UNIT_FRAMES, (block.end().raw() - 1) / UNIT_FRAMES);
             (first..=last).all(|unit| backed[unit as usize].load(Ordering::Relaxed))
         };
-        for step in 0..200_000 {
+        // Until the host, too, has had its turn, however late its thread begins.
+        for step in 0.. {
+            if step >= 200_000 && looks.load(Ordering::Relaxed) >= 100 {
+                break;
+            }
             if random.below(2) == 0 {
                 let Some(block) = guest.allocate_block(1 + random.below(900)) else { continue };
                 assert!(backs(block), "step {step}: {block} has no memory");
