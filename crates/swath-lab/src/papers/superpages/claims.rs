@@ -100,8 +100,8 @@ const COMPILER_CAUSE: &str = "Without superpages both compilers walk for a fifth
 const STREAM_CAUSE: &str = "What a stream gains is the share of its time that it walks, a walk for each page; where walks \
      find the second cache, it gains less (series \"walks from L2\").";
 const COPY_CAUSE: &str = "Source and destination lie a multiple of a superpage apart here, so that with superpages a line and its copy \
-     are always in one bank of the memory, and each closes the other's row (figure \"Row conflicts\"): the copy loses. With \
-     the destination in another bank it gains far more than its walks take (figure \"Copies\"). Where the talk's buffers lay \
+     are always in one bank of the memory, and each closes the other's row (figure \"Row conflicts\"), which takes what the walks \
+     took. With the destination in another bank it gains far more than walks take (figure \"Copies\"). Where the talk's buffers lay \
      is not known.";
 const RANDOM_CAUSE: &str = "LMbench's ring takes 7 tenths of memory, of which the TLB reaches 64 MiB with superpages: there, \
      too, nearly each read walks. By the talk's own cycles of a miss the gain is (157 - 60) / (157 + r), \
