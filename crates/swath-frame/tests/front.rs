@@ -5,8 +5,8 @@
 //! the last.
 
 use std::collections::BTreeSet;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 
 use lock_api::{GuardSend, RawMutex};
 use swath_arch::testing::Random;
@@ -50,12 +50,14 @@ unsafe impl RawMutex for YieldLock {
 struct Pool {
     all: BTreeSet<u64>,
     free: BTreeSet<u64>,
+    /// How often frames were given back.
+    frees: Arc<AtomicU64>,
 }
 
 impl Pool {
     fn new(frames: impl Iterator<Item = u64>) -> Self {
         let all: BTreeSet<u64> = frames.collect();
-        Self { free: all.clone(), all }
+        Self { free: all.clone(), all, frees: Arc::default() }
     }
 }
 
@@ -78,6 +80,7 @@ impl FrameAllocator for Pool {
     }
 
     fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        self.frees.fetch_add(1, Ordering::Relaxed);
         refusal(extent, &self.all, |frame| !self.free.contains(&frame)).map_or(Ok(()), Err)?;
         self.free.extend(extent.start.raw()..extent.end().raw());
         Ok(())
@@ -405,44 +408,14 @@ fn single_frames_come_in_rising_runs() {
     assert!(both.iter().enumerate().all(|(i, &(a, b))| a == i as u64 && b == 256 + i as u64));
 }
 
-/// A pool that counts the frees.
-struct Counted<'c>(Pool, &'c AtomicU64);
-
-impl FrameAllocator for Counted<'_> {
-    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
-        self.0.allocate_block(frames_max)
-    }
-
-    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
-        self.0.allocate_aligned(order)
-    }
-
-    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.free(extent)
-    }
-
-    fn free_frames(&self) -> u64 {
-        self.0.free_frames()
-    }
-
-    fn total_frames(&self) -> u64 {
-        self.0.total_frames()
-    }
-
-    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
-        self.0.for_each_free(visit);
-    }
-}
-
 /// What comes back in a row, up or down, goes on to the allocator together, on whichever CPU it was
 /// taken; what comes back in no order goes on, too, and nothing is lost.
 #[test]
 fn what_comes_back_in_a_row_goes_on_together() {
     const FRAMES: u64 = 1 << 15;
     for order in [0, 3, 6, 9, 10].map(Order::known) {
-        let frees = AtomicU64::new(0);
-        let pool = Counted(Pool::new(0..FRAMES), &frees);
+        let pool = Pool::new(0..FRAMES);
+        let frees = Arc::clone(&pool.frees);
         let (mut slots, mut bits) = (slots(2), bits(&pool));
         let front = Front::new(pool, &mut slots, &mut bits).unwrap();
         let [mut here, mut there] = [0, 1].map(|cpu| front.on(cpu).unwrap());

@@ -92,12 +92,8 @@ impl Canary {
     /// `len_bytes - CANARY_BYTES`.
     #[inline]
     pub(crate) unsafe fn write(self, block: NonNull<u8>, len_bytes: usize, kept: Kept) {
-        let slack = len_bytes - CANARY_BYTES - kept.user_bytes;
-        // SAFETY: as the caller says; a place is 16 bytes long or more.
-        let (first, last) = unsafe {
-            let last = block.byte_add(len_bytes - 2 * CANARY_BYTES).cast::<u64>();
-            (block.byte_add(kept.user_bytes).cast::<u64>(), last)
-        };
+        // SAFETY: as the caller says.
+        let (slack, first, last) = unsafe { Self::behind(block, len_bytes, kept.user_bytes) };
         // SAFETY: what is between the user's bytes and the canary; the user's in the last word stay.
         unsafe {
             match slack {
@@ -187,12 +183,8 @@ impl Canary {
         len_bytes: usize,
         user_bytes: usize,
     ) -> bool {
-        let slack = len_bytes - CANARY_BYTES - user_bytes;
-        // SAFETY: as the caller says; a place is 16 bytes long or more.
-        let (first, last) = unsafe {
-            let last = block.byte_add(len_bytes - 2 * CANARY_BYTES).cast::<u64>();
-            (block.byte_add(user_bytes).cast::<u64>(), last)
-        };
+        // SAFETY: as the caller says.
+        let (slack, first, last) = unsafe { Self::behind(block, len_bytes, user_bytes) };
         // SAFETY: in the block, whose memory is the kernel's: there are no bytes that were never written.
         unsafe {
             match slack {
@@ -201,6 +193,25 @@ impl Canary {
                 17.. => self.is_long_filled(first.cast(), slack),
             }
         }
+    }
+
+    /// How many bytes lie between the user's and the canary, the word behind the user's, which may lie at any address, and
+    /// the last word before the canary.
+    ///
+    /// # Safety
+    /// `block` begins `len_bytes` of the pool's memory, of which the user has at most `len_bytes - CANARY_BYTES`.
+    #[inline]
+    unsafe fn behind(
+        block: NonNull<u8>,
+        len_bytes: usize,
+        user_bytes: usize,
+    ) -> (usize, NonNull<u64>, NonNull<u64>) {
+        let slack = len_bytes - CANARY_BYTES - user_bytes;
+        // SAFETY: in the block, as the caller says; slots and segments are 16 bytes long or more.
+        let last = unsafe { block.byte_add(len_bytes - 2 * CANARY_BYTES) };
+        // SAFETY: as above.
+        let first = unsafe { block.byte_add(user_bytes) };
+        (slack, first.cast(), last.cast())
     }
 
     /// The bits of the last word before the canary that are the user's, where less than a word is not.

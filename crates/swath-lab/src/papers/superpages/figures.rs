@@ -43,7 +43,7 @@ pub(crate) fn show(plan: &SuperpagesPlan, quick: bool, found: &TalkFound) -> Sho
         let simulated = format!("{}, {}", drawing.machine.preset.name, drawing.modes[1]);
         real.show(&simulated, drawing.gups_ratio(), drawing.release_ratio())
     });
-    Shown { finding: drawing.finding(), figures, notes: drawing.notes(quick), host }
+    Shown { finding: drawing.finding(), figures, notes: drawing.notes(), host }
 }
 
 impl Drawing<'_> {
@@ -93,7 +93,7 @@ impl Drawing<'_> {
         finding
     }
 
-    fn notes(&self, quick: bool) -> Vec<String> {
+    fn notes(&self) -> Vec<String> {
         let preset = self.machine.preset;
         let mut notes = vec![format!(
             "One core of {}, with the second cache and the memory to itself. Its numbers:",
@@ -127,7 +127,7 @@ impl Drawing<'_> {
         notes.push(format!(
             "GUPS, random reads and free blocks are measured with {} seeds; the other programs \
              depend on none.",
-            self.plan.repeats.of(quick)
+            self.plan.repeats.of(self.quick)
         ));
         notes
     }
