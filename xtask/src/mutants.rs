@@ -32,6 +32,7 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-frame/src/bits/bitmap.rs", &[(UNIT, &["bits::model"]), FRAMES]),
     ("crates/swath-frame/src/bits/tree.rs", &[(UNIT, &["bits::tree"]), ZONES]),
     ("crates/swath-frame/src/buddy/class.rs", &[(UNIT, &["buddy::class"]), FRAMES]),
+    ("crates/swath-frame/src/reserve/break_up.rs", &[(SUITE, &["reserv"])]),
     ("crates/swath-frame/src/reserve/reservations.rs", &[(SUITE, &["reserv"])]),
     ("crates/swath-heap/src/block.rs", &[(UNIT, &["block::"]), HEAPS]),
     ("crates/swath-heap/src/fit.rs", &[(UNIT, &["fit::"]), HEAPS]),

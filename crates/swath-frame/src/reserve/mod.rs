@@ -9,6 +9,7 @@
 //! [`ReservationLevels`].
 
 pub(crate) mod allocator;
+mod break_up;
 pub(crate) mod check;
 pub mod error;
 pub mod levels;
