@@ -96,8 +96,8 @@ pub(crate) const READINGS: [(&str, WalksFrom, u32); 5] = [
     ("from memory, blocking", WalksFrom::Memory, 1),
 ];
 
-/// Distances by which a copy's destination lies further on: half a row of a bank, each of the
-/// banks, and the first bank again.
+/// Distances by which a copy's destination lies further on: on the talk's machine half a row of a
+/// bank, each of the banks, and the first bank again.
 pub(crate) const SHIFTS_KIB: [u64; 10] = [0, 4, 8, 16, 24, 32, 40, 48, 56, 64];
 
 /// The means by which points are measured.

@@ -36,7 +36,9 @@ pub(crate) fn show(plan: &SuperpagesPlan, quick: bool, found: &TalkFound) -> Sho
     let drawing = Drawing { plan, machine, modes, quick, found };
     let mut figures = drawing.programs();
     figures.push(drawing.lmbench());
-    figures.extend(drawing.copies());
+    if !found.copies.is_empty() {
+        figures.extend(drawing.copies());
+    }
     figures.extend([drawing.misses(), drawing.flags(), drawing.shootdowns()]);
     figures.extend([drawing.coalescing(), drawing.held()]);
     let host = found.real.as_ref().map(|real| {
@@ -236,14 +238,16 @@ impl Drawing<'_> {
         let figure = |id, title, y_label| {
             Figure::new(id, title, FigureKind::Lines, "destination further on by (KiB)", y_label)
         };
+        let part = &self.machine.preset.part;
+        let banks = u32::from(part.groups) * u32::from(part.banks_per_group);
+        let row_kib = (u64::from(part.bus_bytes) << part.column_bits) >> 10;
         let times = figure("Copies", "by the place of the destination", "cycles for a byte")
-            .with_caption(
-                "A bank of the simulated memory has rows of 8 KiB, and the next 8 KiB lie in the \
-                 next of 8 banks. Where a read and a write of a copy fall into one bank, each \
-                 closes the other's row. With pages of 4 KiB frames come in the order of first \
-                 touches, wherever the destination's pages lie; with superpages their places in \
-                 memory are those in the address space.",
-            );
+            .with_caption(&format!(
+                "The simulated memory has {banks} banks with rows of {row_kib} KiB. Where a read and a write \
+                 of a copy fall into one bank, each closes the other's row. With pages of 4 KiB frames \
+                 come in the order of first touches, wherever the destination's pages lie; with \
+                 superpages their places in memory are those in the address space."
+            ));
         let conflicts =
             figure("Row conflicts", "of copies", "rows closed for another, for each KiB copied");
         let draw = |id: &'static str, of: &'static str, y: &'static str, times: f64| {
@@ -389,5 +393,20 @@ impl Drawing<'_> {
         let mut series = vec![Series::new(id, LEVEL, "held_ratio", "PBS", eager)];
         series.extend(self.modes.iter().skip(1).map(line));
         Drawn { figure, series }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::plan::read;
+
+    #[test]
+    fn a_plan_without_copies_has_no_figure_of_them() {
+        let plan = read("superpages", include_str!("superpages.toml")).unwrap();
+        let shown = show(&plan, true, &TalkFound::new(0));
+        let ids: Vec<&str> = shown.figures.iter().map(|drawn| drawn.figure.id.as_str()).collect();
+        assert!(ids.contains(&"LMbench"), "{ids:?}");
+        assert!(!ids.contains(&"Copies") && !ids.contains(&"Row conflicts"), "{ids:?}");
     }
 }
