@@ -239,7 +239,7 @@ impl Drawing<'_> {
             Figure::new(id, title, FigureKind::Lines, "destination further on by (KiB)", y_label)
         };
         let part = &self.machine.preset.part;
-        let banks = u32::from(part.groups) * u32::from(part.banks_per_group);
+        let banks = part.groups * part.banks_per_group;
         let row_kib = (u64::from(part.bus_bytes) << part.column_bits) >> 10;
         let times = figure("Copies", "by the place of the destination", "cycles for a byte")
             .with_caption(&format!(
