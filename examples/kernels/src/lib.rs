@@ -9,7 +9,9 @@
 
 pub mod asterinas;
 pub mod hermit;
+pub mod nanvix;
 pub mod paging;
+pub mod twizzler;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

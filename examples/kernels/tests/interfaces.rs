@@ -2,13 +2,16 @@
 
 use std::alloc::Layout;
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicUsize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 use free_list::{PageLayout, PageRange};
 use swath_arch::{Extent, Pfn};
 use swath_example_kernels::asterinas::GlobalFrames;
 use swath_example_kernels::hermit::{PhysicalRanges, RangeError};
+use swath_example_kernels::nanvix::{SharedError, SharedFrames};
 use swath_example_kernels::paging::TableFrames;
+use swath_example_kernels::twizzler::{Frame, ZeroedFrames};
 use swath_example_kernels::{FRAME_BYTES, KernelFrames};
 use swath_frame::FrameHotplugError;
 use swath_frame::front::Slot;
@@ -124,4 +127,109 @@ fn pages_of_every_size() {
     assert_eq!(frames.free_bytes(), 2 << 30);
     assert!(FrameAllocator::<Size1GiB>::allocate_frame(&mut source).is_some());
     assert!(FrameAllocator::<Size1GiB>::allocate_frame(&mut source).is_some());
+}
+
+#[test]
+fn frames_of_several_owners() {
+    let frames = frames();
+    frames.add_memory(2 * FIRST, FIRST).unwrap();
+    let counts: Vec<AtomicU8> = (0..384).map(|_| AtomicU8::new(0)).collect();
+    let shared = SharedFrames::new(&frames, Pfn::new((2 * FIRST / FRAME) as u64), &counts);
+    let addr = shared.alloc().unwrap();
+    assert_eq!(shared.refcount(addr), Ok(1));
+    for owners in 2..=255 {
+        shared.share(addr).unwrap();
+        assert_eq!(shared.refcount(addr), Ok(owners));
+    }
+    assert_eq!(shared.share(addr), Err(SharedError::TooManyOwners { addr }));
+    for _ in 0..255 {
+        assert_eq!(frames.free_bytes(), FIRST - FRAME);
+        shared.free(addr).unwrap();
+    }
+    assert_eq!(frames.free_bytes(), FIRST);
+    for addr in [addr, addr + 1, 0, 2 * FIRST + 384 * FRAME, usize::MAX] {
+        assert_eq!(shared.free(addr), Err(SharedError::NotOwned { addr }));
+        assert_eq!(shared.share(addr), Err(SharedError::NotOwned { addr }));
+        assert_eq!(shared.refcount(addr), Err(SharedError::NotOwned { addr }));
+    }
+    // A region at its place, once, then runs of what is left.
+    shared.alloc_range(2 * FIRST + 8 * FRAME, 8 * FRAME).unwrap();
+    assert_eq!(
+        shared.alloc_range(2 * FIRST + 15 * FRAME, 2 * FRAME),
+        Err(SharedError::OutOfMemory)
+    );
+    assert_eq!(shared.alloc_range(usize::MAX - FRAME + 1, FRAME), Err(SharedError::OutOfMemory));
+    let run = shared.alloc_contiguous(5).unwrap();
+    assert!(!(2 * FIRST + 3 * FRAME + 1..2 * FIRST + 16 * FRAME).contains(&run), "{run:#x}");
+    assert_eq!(shared.alloc_contiguous(257), Err(SharedError::OutOfMemory));
+    for page in 0..5 {
+        shared.free(run + page * FRAME).unwrap();
+    }
+    for page in 8..16 {
+        shared.free(2 * FIRST + page * FRAME).unwrap();
+    }
+    assert_eq!(frames.free_bytes(), FIRST);
+    // Memory without counts is not handed out.
+    frames.add_memory(8 * FIRST, FIRST).unwrap();
+    assert_eq!(shared.alloc_range(8 * FIRST, FRAME), Err(SharedError::OutOfMemory));
+    assert_eq!(frames.free_bytes(), 2 * FIRST);
+}
+
+/// Of several threads that add owners and take them away, the last one frees the frame, once.
+#[test]
+fn owners_on_several_threads() {
+    let frames = frames();
+    frames.add_memory(2 * FIRST, 4 * FRAME).unwrap();
+    let counts: Vec<AtomicU8> = (0..4).map(|_| AtomicU8::new(0)).collect();
+    let shared = SharedFrames::new(&frames, Pfn::new((2 * FIRST / FRAME) as u64), &counts);
+    for _ in 0..500 {
+        let addr = shared.alloc().unwrap();
+        (0..3).try_for_each(|_| shared.share(addr)).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    shared.share(addr).unwrap();
+                    shared.free(addr).unwrap();
+                    shared.free(addr).unwrap();
+                });
+            }
+        });
+        assert_eq!(shared.free(addr), Err(SharedError::NotOwned { addr }));
+        assert_eq!(frames.free_bytes(), 4 * FRAME);
+    }
+}
+
+#[test]
+fn frames_that_hold_zeros() {
+    static ZEROED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let written = || std::mem::take(&mut *ZEROED.lock().unwrap());
+    let frames = frames();
+    frames.add_memory(2 * FIRST, 3 * FRAME).unwrap();
+    let bits = [const { AtomicUsize::new(0) }; 1];
+    let first = Pfn::new((2 * FIRST / FRAME) as u64);
+    let source = ZeroedFrames::new(&frames, first, &bits, |at| ZEROED.lock().unwrap().push(at));
+    // Zeros are written once for a frame, until something else is.
+    let all =
+        |zeroed| -> Vec<Frame> { std::iter::from_fn(|| source.try_alloc_frame(zeroed)).collect() };
+    let mut held = all(true);
+    assert!(held.len() == 3 && held.iter().all(Frame::is_zeroed));
+    let mut starts: Vec<usize> = held.iter().map(Frame::start_address).collect();
+    assert_eq!(written(), starts);
+    held[1].set_not_zero();
+    let dirty = held[1].start_address();
+    held.into_iter().for_each(|frame| source.free_frame(frame));
+    let held = all(true);
+    assert_eq!(written(), [dirty]);
+    held.into_iter().for_each(|frame| source.free_frame(frame));
+    // Who wants anything is told what there is, and nothing is written.
+    let held = all(false);
+    assert!(held.len() == 3 && held.iter().all(Frame::is_zeroed) && written().is_empty());
+    for mut frame in held {
+        frame.set_not_zero();
+        source.free_frame(frame);
+    }
+    assert!(all(false).iter().all(|frame| !frame.is_zeroed()));
+    assert_eq!(frames.free_bytes(), 0);
+    starts.sort_unstable();
+    assert_eq!(starts, [0, 1, 2].map(|page| 2 * FIRST + page * FRAME));
 }
