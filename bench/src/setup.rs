@@ -81,7 +81,10 @@ unsafe impl RawMutex for SpinLock {
     #[inline]
     fn lock(&self) {
         while !self.try_lock() {
-            std::hint::spin_loop();
+            // Waiting only reads, so that the line of who has the lock stays with it.
+            while self.0.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
         }
     }
 

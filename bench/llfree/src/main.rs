@@ -1,13 +1,13 @@
 //! Swath's front over its page buddy system beside LLFree, in one program.
 //!
 //! ```text
-//! swath-bench-llfree [check | times | instructions] [--threads 1,2] [--orders 0-10]
+//! swath-bench-llfree [check | times | instructions | many] [--threads 1,2] [--orders 0-10]
 //!                    [--frames N] [--rounds N] [--patterns bulk,repeat,random,aged,cross]
 //! ```
 //!
 //! Without a word it does all three: it looks at what both hand out (each frame to one owner at a
 //! time), times both in turn, and counts the instructions of a pair of calls. The package's README
-//! says how, and what favours whom.
+//! says how, and what favours whom. `many` prices the calls of more CPUs than there are.
 
 use std::process::ExitCode;
 
@@ -17,14 +17,17 @@ use crate::options::Options;
 use crate::ours::Ours;
 use crate::owned::Owned;
 use crate::patterns::{Pattern, Plan};
+use crate::setup::SpinLock;
 use crate::theirs::Theirs;
 
 mod contender;
+mod many;
 mod options;
 mod ours;
 mod owned;
 mod patterns;
 mod rounds;
+mod simulated;
 mod theirs;
 mod threads;
 
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match args.as_slice() {
         ["measure", name] => measure(name),
+        ["simulate", name] => many::simulate(name),
         ["check", options @ ..] => Options::parse(options).and_then(|options| check(&options)),
         ["times", options @ ..] => {
             Options::parse(options).and_then(|options| rounds::times(&options))
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         ["instructions", options @ ..] => {
             Options::parse(options).and_then(|options| instructions(&options))
         }
+        ["many", options @ ..] => Options::parse(options).and_then(|options| many::many(&options)),
         options => Options::parse(options).and_then(|options| {
             check(&options)?;
             rounds::times(&options)?;
@@ -86,7 +91,7 @@ fn check(options: &Options) -> Result<(), Failure> {
     for plan in options.plans(1 << 14) {
         for &pattern in &options.patterns {
             for (name, outcome) in [
-                (Ours::NAME, look::<Ours>(pattern, plan)),
+                (Ours::<SpinLock>::NAME, look::<Ours>(pattern, plan)),
                 (Theirs::NAME, look::<Theirs>(pattern, plan)),
             ] {
                 let Plan { order, threads, .. } = plan;
@@ -127,7 +132,7 @@ fn instructions(options: &Options) -> Result<(), Failure> {
             let (pairs, instructions) = callgrind::run(&format!("{name}/{order}"))?;
             Ok(instructions as f64 / pairs as f64)
         };
-        let (ours, theirs) = (count(Ours::NAME)?, count(Theirs::NAME)?);
+        let (ours, theirs) = (count(Ours::<SpinLock>::NAME)?, count(Theirs::NAME)?);
         println!("| {order} | {ours:.1} | {theirs:.1} | {:.2} |", ours / theirs);
     }
     Ok(())
@@ -139,7 +144,7 @@ fn measure(name: &str) -> Result<(), Failure> {
     let (contender, order) = name.split_once('/').ok_or_else(unknown)?;
     let order = order.parse().map_err(|_| unknown())?;
     let failed = match contender {
-        Ours::NAME => counted::<Ours>(order),
+        Ours::<SpinLock>::NAME => counted::<Ours>(order),
         Theirs::NAME => counted::<Theirs>(order),
         _ => return Err(unknown()),
     };

@@ -4,7 +4,8 @@ use crate::failure::{Failure, setup};
 use crate::patterns::{Pattern, Plan};
 use crate::setup::FRAMES;
 
-const USAGE: &str = "usage: swath-bench-llfree [check | times | instructions] [--threads 1,2]
+const USAGE: &str =
+    "usage: swath-bench-llfree [check | times | instructions | many] [--threads 1,2]
        [--orders 0-10] [--frames N] [--rounds N] [--patterns bulk,repeat,random,aged,cross]";
 
 /// What is measured.

@@ -1,8 +1,10 @@
 //! Swath's front for each CPU over the page buddy system with granularity 9, as the instruction
 //! gates have it.
 
+use std::marker::PhantomData;
 use std::sync::atomic::AtomicUsize;
 
+use lock_api::RawMutex;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::front::{Front, OnCpu, Slot};
 use swath_frame::{
@@ -14,13 +16,13 @@ use crate::setup::SpinLock;
 
 type Buddy = PageBuddy<Vec<u64>, HeadOfList, Trusting>;
 
-/// Swath's front over its page buddy system.
-pub(crate) struct Ours;
+/// Swath's front over its page buddy system, with a kind of locks.
+pub(crate) struct Ours<L = SpinLock>(PhantomData<L>);
 
-impl Contender for Ours {
+impl<L: RawMutex + Send + Sync + 'static> Contender for Ours<L> {
     const NAME: &'static str = "swath";
 
-    type Shared<'m> = Front<'m, SpinLock, Buddy>;
+    type Shared<'m> = Front<'m, L, Buddy>;
 
     fn with<T>(
         frames: u64,
@@ -35,15 +37,15 @@ impl Contender for Ours {
         let buddy = Buddy::new(&map, config, vec![0; words]).map_err(|error| error.to_string())?;
         let mut bits = Vec::new();
         bits.resize_with(Self::Shared::bits_len(&buddy), || AtomicUsize::new(0));
-        let mut slots: Vec<Slot<SpinLock>> = (0..cpus).map(|_| Slot::new()).collect();
+        let mut slots: Vec<Slot<L>> = (0..cpus).map(|_| Slot::new()).collect();
         let front = Front::new(buddy, &mut slots, &mut bits).map_err(|error| error.to_string())?;
         body(&front)
     }
 }
 
-impl<'m> Shared for Front<'m, SpinLock, Buddy> {
+impl<'m, L: RawMutex + Send + Sync> Shared for Front<'m, L, Buddy> {
     type Cpu<'a>
-        = OurCpu<'a, 'm>
+        = OurCpu<'a, 'm, L>
     where
         Self: 'a;
 
@@ -63,12 +65,12 @@ impl<'m> Shared for Front<'m, SpinLock, Buddy> {
 }
 
 /// The front as one CPU uses it for one order.
-pub(crate) struct OurCpu<'a, 'm> {
-    cpu: OnCpu<'a, 'm, SpinLock, Buddy>,
+pub(crate) struct OurCpu<'a, 'm, L> {
+    cpu: OnCpu<'a, 'm, L, Buddy>,
     order: Order,
 }
 
-impl Cpu for OurCpu<'_, '_> {
+impl<L: RawMutex> Cpu for OurCpu<'_, '_, L> {
     #[inline(always)]
     fn get(&mut self) -> Option<u64> {
         self.cpu.allocate_aligned(self.order).ok().map(|block| block.start.raw())

@@ -9,13 +9,13 @@ use crate::random::Random;
 use crate::threads::{self, Gate};
 
 /// A place without a block, where none was available.
-const NONE: u64 = u64::MAX;
+pub(crate) const NONE: u64 = u64::MAX;
 
 /// Blocks on their way from one thread to another at a time, at most.
 const BATCH: u64 = 256;
 
 /// Batches that wait in a queue, at most.
-const QUEUE: usize = 4;
+pub(crate) const QUEUE: usize = 4;
 
 /// A pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +87,7 @@ impl Plan {
     }
 
     /// Blocks of a thread when all of them together hold half of the memory.
-    fn blocks(&self) -> usize {
+    pub(crate) fn blocks(&self) -> usize {
         ((self.frames / 2) >> self.order) as usize / self.threads
     }
 }
@@ -246,7 +246,7 @@ fn repeat<S: Shared>(shared: &S, plan: Plan, at: usize, gate: &Gate) -> Result<T
 }
 
 /// Takes all of the memory and gives a random half of it back: the other half, in random order.
-fn random_half<S: Shared>(shared: &S, plan: Plan) -> Result<Vec<u64>, String> {
+pub(crate) fn random_half<S: Shared>(shared: &S, plan: Plan) -> Result<Vec<u64>, String> {
     let mut cpu = shared.on(0, plan.order)?;
     let all = (plan.frames >> plan.order) as usize;
     let mut blocks: Vec<u64> = (0..all).map_while(|_| cpu.get()).collect();
@@ -291,7 +291,7 @@ fn exchanges<S: Shared>(
 }
 
 /// Blocks of a batch, and batches, that two threads pass on.
-fn batches(plan: Plan) -> (usize, usize) {
+pub(crate) fn batches(plan: Plan) -> (usize, usize) {
     let pairs = (plan.threads as u64 / 2).max(1);
     let batch = ((plan.frames / 16 / pairs) >> plan.order).clamp(1, BATCH) as usize;
     (batch, plan.calls.div_ceil(batch))

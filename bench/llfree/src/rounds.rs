@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::options::Options;
 use crate::ours::Ours;
 use crate::patterns::{Pattern, Plan, Tally};
-use crate::setup::median;
+use crate::setup::{SpinLock, median};
 use crate::theirs::Theirs;
 
 /// Calls of each thread in a round, at least.
@@ -43,7 +43,7 @@ pub(crate) fn times(options: &Options) -> Result<(), Failure> {
                 }
             }
             disturbed += tallies.iter().flatten().filter(|tally| tally.disturbed).count();
-            for (name, of) in [(Ours::NAME, 0), (Theirs::NAME, 1)] {
+            for (name, of) in [(Ours::<SpinLock>::NAME, 0), (Theirs::NAME, 1)] {
                 let sum: u64 = tallies.iter().map(|tallies| tallies[of].failed).sum();
                 if sum > 0 {
                     failed.push(format!(

@@ -1,12 +1,10 @@
-//! The front against a naive model, under hostile frees, and under stress by
-//! threads with an ownership bitmap.
-//!
-//! `SWATH_STEPS=50000000 cargo test --release -p swath-frame --test suite front::stress` for more of
-//! the last.
+//! The front against a naive model and under hostile frees.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
 use lock_api::{GuardSend, RawMutex};
 use swath_arch::testing::Random;
@@ -21,7 +19,7 @@ use swath_frame::{
 
 /// A lock that lets others run while it waits: there are more threads here
 /// than processors.
-struct YieldLock(AtomicBool);
+pub(crate) struct YieldLock(AtomicBool);
 
 // SAFETY: `lock` and `try_lock` return holding the lock only where they changed
 // the flag from false to true in one atomic step, which no other thread can do
@@ -47,7 +45,7 @@ unsafe impl RawMutex for YieldLock {
 }
 
 /// The naive allocator: a set of free frames, lowest first.
-struct Pool {
+pub(crate) struct Pool {
     all: BTreeSet<u64>,
     free: BTreeSet<u64>,
     /// How often frames were given back.
@@ -55,7 +53,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(frames: impl Iterator<Item = u64>) -> Self {
+    pub(crate) fn new(frames: impl Iterator<Item = u64>) -> Self {
         let all: BTreeSet<u64> = frames.collect();
         Self { free: all.clone(), all, frees: Arc::default() }
     }
@@ -127,12 +125,12 @@ fn refusal(
     })
 }
 
-fn slots(cpus: usize) -> Vec<Slot<YieldLock>> {
+pub(crate) fn slots(cpus: usize) -> Vec<Slot<YieldLock>> {
     (0..cpus).map(|_| Slot::new()).collect()
 }
 
 /// Storage full of rubbish: the front must not trust it.
-fn bits<A: FrameAllocator>(allocator: &A) -> Vec<AtomicUsize> {
+pub(crate) fn bits<A: FrameAllocator>(allocator: &A) -> Vec<AtomicUsize> {
     let len = Front::<YieldLock, A>::bits_len(allocator);
     (0..len).map(|_| AtomicUsize::new(usize::MAX)).collect()
 }
@@ -441,146 +439,73 @@ fn what_comes_back_in_a_row_goes_on_together() {
     }
 }
 
-/// Calls of each thread: `SWATH_STEPS` asks for more.
-fn steps() -> u64 {
-    std::env::var("SWATH_STEPS").map_or(20_000, |steps| steps.parse().expect("a number of calls"))
+/// Where a free says that it has begun, and waits for leave to go on.
+type FreeGate = (Sender<()>, Receiver<()>);
+
+/// A pool one of whose frees waits for a word, if it is given a gate.
+struct SlowPool {
+    pool: Pool,
+    gate: Arc<Mutex<Option<FreeGate>>>,
 }
 
-/// Threads take and free at random, single frames, blocks of every order up
-/// to 10 and every count, each on its CPU and without one, partly frames that another thread took. Each frame
-/// has an owner in a bitmap of the test's own, so a frame handed out twice
-/// shows at once.
-fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed: u64) {
-    println!("seed {seed}");
-    let total = pool.free_frames();
-    let (mut slots, mut bits) = (slots(threads as usize), bits(&pool));
+impl FrameAllocator for SlowPool {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        self.pool.allocate_block(frames_max)
+    }
+
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.pool.allocate_aligned(order)
+    }
+
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        if let Some((begun, go_on)) = self.gate.lock().unwrap().take() {
+            begun.send(()).unwrap();
+            go_on.recv_timeout(Duration::from_secs(60)).expect("the other CPU waits for the lock");
+        }
+        self.pool.free(extent)
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.pool.free_frames()
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.pool.total_frames()
+    }
+
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        self.pool.for_each_free(visit);
+    }
+}
+
+/// While one CPU's frames go back to the allocator, another's come in without waiting for its lock,
+/// until they are twice as many as go back otherwise.
+#[test]
+fn who_gives_back_much_in_a_row_does_not_wait() {
+    const FRAMES: u64 = 1 << 17;
+    let order = Order::known(10);
+    let gate = Arc::default();
+    let pool = SlowPool { pool: Pool::new(0..FRAMES), gate: Arc::clone(&gate) };
+    let (mut slots, mut bits) = (slots(2), bits(&pool));
     let front = Front::new(pool, &mut slots, &mut bits).unwrap();
-    let owned: Vec<AtomicU64> = (0..frames_end.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-    let acquire = |extent: Extent| {
-        for frame in extent.iter().map(Pfn::raw) {
-            let before = owned[(frame / 64) as usize].fetch_or(1 << (frame % 64), Ordering::AcqRel);
-            assert_eq!(before >> (frame % 64) & 1, 0, "frame {frame} has an owner");
-        }
-    };
-    let release = |extent: Extent| {
-        for frame in extent.iter().map(Pfn::raw) {
-            let bit = 1 << (frame % 64);
-            let before = owned[(frame / 64) as usize].fetch_and(!bit, Ordering::AcqRel);
-            assert_ne!(before & bit, 0, "frame {frame} had no owner");
-        }
-    };
-    // Where threads leave frames for others to free.
-    let shelf = std::sync::Mutex::new(Vec::new());
-    let start = Barrier::new(threads as usize);
+    let [mut here, mut there] = [0, 1].map(|cpu| front.on(cpu).unwrap());
+    let mut blocks: Vec<Extent> =
+        std::iter::from_fn(|| here.allocate_aligned(order).ok()).collect();
+    blocks.sort_unstable_by_key(|block| block.start);
+    let theirs = blocks.split_off(blocks.len() / 2);
+    let (begun, has_begun) = channel();
+    let (leave, go_on) = channel();
+    *gate.lock().unwrap() = Some((begun, go_on));
     std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (front, shelf, start, acquire, release) =
-                (&front, &shelf, &start, &acquire, &release);
-            scope.spawn(move || {
-                let mut random = Random::new(seed * 1000 + thread + 1);
-                let cpu = front.on(thread as usize).unwrap();
-                let mut mine: Vec<Extent> = Vec::new();
-                start.wait();
-                for _ in 0..steps() {
-                    match random.below(12) {
-                        0..3 => {
-                            if let Some(frame) = cpu.allocate_frame() {
-                                acquire(Extent::new(frame, 1));
-                                mine.push(Extent::new(frame, 1));
-                            }
-                        }
-                        3 => {
-                            let order = Order::known(random.below(11) as u8);
-                            let taken = match random.below(4) {
-                                0 => front.allocate_aligned(order),
-                                _ => { cpu }.allocate_aligned(order),
-                            };
-                            if let Ok(extent) = taken {
-                                assert!(extent.start.is_aligned(order.k()));
-                                assert_eq!(extent.count, order.frames());
-                                acquire(extent);
-                                mine.push(extent);
-                            }
-                        }
-                        4 => {
-                            let short = random.below(2) == 0;
-                            let count = 1 + random.below(if short { 64 } else { 300 });
-                            let before = mine.len();
-                            let mut sink = |extent| {
-                                acquire(extent);
-                                mine.push(extent);
-                            };
-                            let done = match random.below(4) {
-                                0 => front.allocate(count, &mut sink),
-                                1 => FrameAllocator::allocate(&mut { cpu }, count, &mut sink),
-                                _ => {
-                                    { cpu }.allocate_block(count).into_iter().for_each(sink);
-                                    continue;
-                                }
-                            };
-                            let got: u64 = mine[before..].iter().map(|extent| extent.count).sum();
-                            assert_eq!(got, if done.is_ok() { count } else { 0 });
-                        }
-                        5 => {
-                            let mut shelf = shelf.lock().unwrap();
-                            shelf.append(&mut mine);
-                            let left = shelf.len().saturating_sub(40);
-                            mine.extend(shelf.drain(left..));
-                        }
-                        _ if mine.is_empty() => {}
-                        choice => {
-                            let at = random.below(mine.len() as u64) as usize;
-                            let extent = mine.swap_remove(at);
-                            // A part of it, and the rest stays.
-                            let count = 1 + random.below(extent.count);
-                            let part = if choice < 9 { extent.count } else { count };
-                            let rest = extent.count - part;
-                            if rest > 0 {
-                                let rest_start = Pfn::new(extent.start.raw() + part);
-                                mine.push(Extent::new(rest_start, rest));
-                            }
-                            let part = Extent::new(extent.start, part);
-                            release(part);
-                            { cpu }.free(part).unwrap();
-                        }
-                    }
-                }
-                shelf.lock().unwrap().append(&mut mine);
-            });
-        }
+        scope.spawn(|| blocks.iter().try_for_each(|&block| here.free(block)).unwrap());
+        has_begun.recv().unwrap();
+        // 16,384 frames would go back by themselves.
+        theirs.iter().take(32).try_for_each(|&block| there.free(block)).unwrap();
+        leave.send(()).unwrap();
+        theirs.iter().skip(32).try_for_each(|&block| there.free(block)).unwrap();
     });
+    assert_eq!(front.free_frames(), FRAMES);
     front.check().unwrap();
-    for extent in shelf.into_inner().unwrap() {
-        release(extent);
-        front.free(extent).unwrap();
-    }
-    assert!(owned.iter().all(|word| word.load(Ordering::Relaxed) == 0));
-    front.check().unwrap();
-    assert_eq!(front.free_frames(), total);
-    let mut inner = front.into_inner();
-    assert_eq!(inner.free_frames(), total);
-    assert_eq!(inner.allocate(total, &mut |_| ()), Ok(()));
-}
-
-#[test]
-fn stress_over_the_naive_pool() {
-    // Small enough that the pool runs dry and slots are emptied by others.
-    stress(Pool::new((64..1500).chain(2000..3000)), 3000, 4, 1);
-    stress(Pool::new(0..3000), 3000, 2, 5);
-}
-
-#[test]
-fn stress_over_the_page_buddy_system() {
-    let areas = [Extent::new(Pfn::new(64), 3000), Extent::new(Pfn::new(4099), 9001)];
-    let ranges = areas.map(ByteRange::of_frames);
-    let mut storage = [Extent::default(); 2];
-    let map = MemoryMap::new(&ranges, &mut storage).unwrap();
-    let bbs = BuddyConfig::new(1, Order::known(9)).unwrap();
-    for (seed, config) in [(2, BuddyConfig::PBS_ARMV8), (3, BuddyConfig::PBS_ARMV7), (4, bbs)] {
-        let words = PageBuddy::<Vec<u64>>::storage_words(&map, config);
-        let buddy = PageBuddy::<Vec<u64>>::new(&map, config, vec![0; words]).unwrap();
-        stress(buddy, map.span().end().raw(), 2 * (seed - 1), seed);
-    }
 }
 
 /// Of many threads that free the same frames, one by one and together,

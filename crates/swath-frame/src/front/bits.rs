@@ -126,7 +126,12 @@ fn is_in_whole(unit: &Unit, index: u64) -> bool {
 fn clear_all(word: &AtomicUsize, bits: usize) -> bool {
     // With the bits set again by `split`, the word that says that they are not whole any more is
     // seen, too, by whoever gets the frames next.
-    let mut now = word.load(Acquire);
+    clear_all_of(word, bits, word.load(Acquire))
+}
+
+/// As [`clear_all`] of a word that is probably `now`.
+#[inline(always)]
+fn clear_all_of(word: &AtomicUsize, bits: usize, mut now: usize) -> bool {
     while now & bits == bits {
         match word.compare_exchange_weak(now, now ^ bits, Acquire, Acquire) {
             Ok(_) => return true,
@@ -342,7 +347,12 @@ impl<'m> Bits<'m> {
     /// held whole.
     #[inline(always)]
     pub(super) fn give_block(&self, index: u64, frames: u64) -> bool {
-        self.unit(index).is_some_and(|unit| clear_all(&unit[0], parts(index, frames)))
+        let Some(unit) = self.unit(index) else { return false };
+        if frames == UNIT_FRAMES {
+            // To ask what the word is would bring its line here twice, if another CPU has it.
+            return clear_all_of(&unit[0], ALL_PARTS, ALL_PARTS);
+        }
+        clear_all(&unit[0], parts(index, frames))
     }
 
     /// The units of the frames `start..end`, as far as the span reaches, each with its frames of

@@ -4,9 +4,10 @@ use lock_api::{Mutex, RawMutex};
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::front::blocks::{Blocks, Wrong, free_all, leaving, runs};
+use crate::front::areas::{Wrong, runs};
 #[cfg(feature = "testing")]
-use crate::front::blocks::{flip, flip_len};
+use crate::front::areas::{flip, flip_len};
+use crate::front::blocks::Blocks;
 
 /// Frames in a claimed word.
 const WORD_FRAMES: u64 = 64;
@@ -37,15 +38,15 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Holds nothing.
-    pub(super) const fn new() -> Self {
+    /// Holds nothing, and areas of up to so many frames.
+    pub(super) const fn new(areas_frames_max: u64) -> Self {
         Self {
             base: 0,
             mask: 0,
             head: 0,
             tail: 0,
             frames: [0; BUFFER_FRAMES],
-            blocks: Blocks::new(),
+            blocks: Blocks::new(areas_frames_max),
         }
     }
 
@@ -131,7 +132,7 @@ impl Held {
             } else if let Some(start) = self.blocks.pop_run(WORD_FRAMES) {
                 Some(Extent::new(Pfn::new(start), WORD_FRAMES))
             } else {
-                self.blocks.claim_run(WORD_FRAMES, shared)?
+                self.blocks.areas.claim_run(WORD_FRAMES, shared)?
             };
             let Some(block) = block else { break };
             if claimed == 0 {
@@ -146,14 +147,11 @@ impl Held {
         Ok(())
     }
 
-    /// The buffer's frames ascending: O(n log n) for n frames, O(n) if they are
-    /// so already.
-    pub(super) fn sort(&mut self) -> &[u64] {
+    /// The buffer's frames in the order in which they came.
+    fn in_a_row(&mut self) -> &mut [u64] {
         self.frames.rotate_left(self.head % BUFFER_FRAMES);
         (self.head, self.tail) = (0, self.len());
-        let frames = self.frames.get_mut(..self.tail).unwrap_or_default();
-        frames.sort_unstable();
-        frames
+        self.frames.get_mut(..self.tail).unwrap_or_default()
     }
 
     /// Makes room in a full buffer: its upper half goes, or all if it is one run. False if the slot held
@@ -165,17 +163,11 @@ impl Held {
             self.tail = self.head;
             return false;
         }
-        let frames = self.sort();
-        let (kept, run) = leaving(frames, 1);
-        let right = match run {
-            Some(run) => self.blocks.collect(run, shared).is_ok(),
-            None => {
-                let gone = frames.get(kept..).unwrap_or_default();
-                free_all(runs(gone, 1), &mut *shared.lock()).is_ok()
-            }
-        };
+        self.in_a_row();
+        let frames = self.frames.get_mut(..self.tail).unwrap_or_default();
+        let (kept, result) = self.blocks.areas.make_room(frames, 1, shared);
         self.tail = kept;
-        right
+        result.is_ok()
     }
 
     /// Returns everything; false if the slot held what it cannot hold.
@@ -209,6 +201,8 @@ impl Held {
             mask &= mask.wrapping_add(1 << start);
             Some(Extent::new(Pfn::new(base.wrapping_add(start.into())), u64::from(count)))
         });
-        word.chain(runs(self.sort(), 1))
+        let frames = self.in_a_row();
+        frames.sort_unstable();
+        word.chain(runs(frames, 1))
     }
 }

@@ -6,18 +6,20 @@
 //!
 //! - for single frames a *claimed word*, up to 64 frames in a row, cut from an area, that the CPU hands out one by
 //!   one from the lowest, and a *bounded buffer* of frames that came back from elsewhere;
-//! - of each order from 1 to 10 up to 14 aligned blocks that came back, 8 of order 9 and 4 of order 10;
+//! - of each order from 1 to 10 up to 14 aligned blocks that came back, 8 of orders 9 and 10;
 //! - up to eight *areas*, runs of any length, from which is cut what no such block serves.
 //!
 //! A slot turns to the shared allocator only to claim, or to return what it has no room for. What is
-//! full is sorted. If it is one run, it becomes an area, or joins one that it borders on, and only when
-//! areas would be more than eight or hold more than 16,384 frames, they go back, all under one hold of the
-//! lock. Otherwise the upper half goes back as so many runs and the lower half stays,
-//! since every allocator here prefers low frame numbers. So a block that is taken and comes back
+//! full is sorted. If it is one run, it becomes an area, or joins one that it borders on. Only when
+//! areas would be more than eight or hold more than a share of the memory, they go back, all under one hold of the
+//! lock; while another has that, they may grow to twice the share first, so that nobody waits for it who
+//! gives back much in a row. The share is an eighth of the memory, divided by the CPUs, but at least 16,384 frames and
+//! at most 65,536. Otherwise the upper half goes back as so many runs (huge pages become areas first), and the lower
+//! half stays, since every allocator here prefers low frame numbers. So a block that is taken and comes back
 //! again and again is neither split from a larger one nor merged into it each time. A block
 //! is cut from what the allocator gives first, up to 256 frames for orders to 6 and up to 1,024 above,
-//! and only where that has none, from a whole huge page of 512. A CPU that claims again and again, and
-//! returns nothing between, claims twice as much each time, up to 16,384 frames: 64 MiB, about what it has
+//! up to four pieces where that is in pieces, and only where it has no such block, from a whole huge page of 512. A CPU that claims again and again, and
+//! returns nothing between, claims twice as much each time, up to 64 times as much and its share: about what it has
 //! taken since. Longer requests, and frames that are freed otherwise than as a run of up to
 //! 64 frames or as an aligned block, go straight to the shared allocator.
 //!
@@ -43,15 +45,16 @@
 //! is taken before the allocator's, and never two slots' at once. A CPU number
 //! only spreads the load: two threads that use the same number are safe. A request that its slot
 //! serves holds that slot's lock for one word, or for a look at eight areas; a claim, or a return,
-//! holds both for 32 of the allocator's calls at most, for 66 MiB together; a free of a run that lies in two words of
+//! holds both for 32 of the allocator's calls at most, for 514 MiB together, which are 2,056 words of bits; a free of a run that lies in two words of
 //! bits holds the allocator's lock for these. To empty a slot, which is done where memory is short, takes a
 //! call for each of its blocks.
 //!
 //! Metadata: 40 words for each 1,024 frames from the lowest free frame to the highest (80 where a
 //! word has 32 bits; [`Front::bits_len`]), on cache lines that no other frames share, and so up to 7 (15)
-//! more before the first. One [`Slot`] of 2,176 bytes for each CPU, which holds 60 MiB in blocks,
-//! 16 MiB of order 9, 16 MiB of order 10 and 28 MiB of all others, and 66 MiB in areas at most.
+//! more before the first. One [`Slot`] of 2,176 bytes for each CPU, which holds 76 MiB in blocks,
+//! 16 MiB of order 9, 32 MiB of order 10 and 28 MiB of all others, and in areas two shares and 2 MiB at most.
 
+mod areas;
 mod bits;
 mod blocks;
 mod held;

@@ -7,8 +7,9 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
+use crate::front::areas::Wrong;
 use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
-use crate::front::blocks::{Blocks, Wrong, is_block};
+use crate::front::blocks::{Blocks, is_block};
 use crate::front::held::Held;
 use crate::front::shared::{Front, NoSuchCpu, Slot};
 use crate::hardening::WordFault;
@@ -129,7 +130,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         mut held: MutexGuard<'_, R, Held>,
         order: Order,
     ) -> Result<Extent, FrameAllocateError> {
-        let Some(start) = held.blocks.cut_block(order.frames()) else {
+        let Some(start) = held.blocks.areas.cut_block(order.frames()) else {
             return self.claim_order(held, order);
         };
         drop(held);
@@ -143,7 +144,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         mut held: MutexGuard<'_, R, Held>,
         order: Order,
     ) -> Result<Extent, FrameAllocateError> {
-        let claimed = held.blocks.claim_block(order.k(), &mut *self.front.shared.lock());
+        let claimed = held.blocks.areas.claim_block(order.k(), &mut *self.front.shared.lock());
         drop(held);
         match self.sound(claimed) {
             Some(start) => self.taken_block(start, order),
@@ -167,7 +168,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     fn claim_run(&self, count: u64) -> Option<Extent> {
         let claimed = {
             let mut held = self.slot.held.lock();
-            held.blocks.claim_run(count, &mut *self.front.shared.lock())
+            held.blocks.areas.claim_run(count, &mut *self.front.shared.lock())
         };
         match self.sound(claimed) {
             Some(run) => self.taken_run(run.start.raw(), run.count).ok(),
@@ -261,7 +262,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         if !given {
             return self.free_slowly(extent);
         }
-        self.keep(extent, |blocks| blocks.push_area(extent))
+        self.keep(extent, |blocks| blocks.areas.push(extent))
     }
 
     /// Frees what was not held in one word or two, or as one aligned block.

@@ -7,6 +7,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
+use crate::front::areas::frames_max;
 use crate::front::bits::{Bits, LINE_WORDS, UNIT_FRAMES, UNIT_WORDS};
 use crate::front::held::Held;
 use crate::hardening::{Table, WordFault};
@@ -76,7 +77,7 @@ impl<R: RawMutex> Slot<R> {
     /// An empty slot.
     #[must_use]
     pub fn new() -> Self {
-        Self { held: Mutex::new(Held::new()) }
+        Self { held: Mutex::new(Held::new(0)) }
     }
 }
 
@@ -89,6 +90,19 @@ impl<R: RawMutex> Default for Slot<R> {
 impl<R: RawMutex> fmt::Debug for Slot<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+/// Something on cache lines of its own: what all read is not taken from them when it changes.
+#[repr(align(128))]
+pub(super) struct Apart<T>(T);
+
+impl<T> core::ops::Deref for Apart<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
     }
 }
 
@@ -108,7 +122,7 @@ impl<R: RawMutex> fmt::Debug for Slot<R> {
 /// foreign to the front: they go back before it is made, or after
 /// [`into_inner`](Self::into_inner).
 pub struct Front<'m, R, A> {
-    pub(super) shared: Mutex<R, A>,
+    pub(super) shared: Apart<Mutex<R, A>>,
     pub(super) slots: &'m [Slot<R>],
     /// The frame of bit 0.
     pub(super) first: u64,
@@ -195,13 +209,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         let before = bits.as_ptr().align_offset(64) % LINE_WORDS;
         let bits = bits.get_mut(before..).unwrap_or_default();
         bits.fill_with(|| AtomicUsize::new(0));
-        slots.fill_with(Slot::new);
         let bits = Bits(bits.as_chunks().0.get(..units).unwrap_or_default());
         bits.hold_all();
+        let frames_max = frames_max(UNIT_FRAMES * bits.0.len() as u64, slots.len());
+        slots.fill_with(|| Slot { held: Mutex::new(Held::new(frames_max)) });
         allocator.for_each_free(&mut |extent| {
             bits.own_range(extent.start.raw() - first, extent.end().raw() - first);
         });
-        let (shared, fault) = (Mutex::new(allocator), Mutex::new(None));
+        let (shared, fault) = (Apart(Mutex::new(allocator)), Mutex::new(None));
         Ok(Self { shared, slots, first, bits, fault })
     }
 
@@ -334,7 +349,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Ends the front: the allocator, with everything but what users hold.
     pub fn into_inner(self) -> A {
         self.drain();
-        self.shared.into_inner()
+        self.shared.0.into_inner()
     }
 
     /// Checks every invariant. Call it when no other call is under way.
