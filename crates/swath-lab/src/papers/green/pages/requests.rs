@@ -20,6 +20,7 @@
 //! stay allocated; [`ReplayCounts::lost`] says how many there were.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
@@ -164,10 +165,14 @@ type Piece = (Order, u32);
 /// The blocks that are allocated.
 ///
 /// Invariants: pieces do not overlap; `pieces_of[id]` is how many pieces have
-/// that handle (0 for a free one); `of_order[k]` is how many have order k.
+/// that handle (0 for a free one); `of_order[k]` is how many have order k; `starts` has a bit for
+/// each key of `pieces`, and no word without one.
 struct Blocks {
     /// By first frame.
     pieces: HashMap<u64, Piece>,
+    /// The first frames, by the 64 frames that they are of. Of the frames that an event names most have
+    /// no piece, which one look here tells for all orders to 6.
+    starts: HashMap<u64, u64>,
     of_order: [u64; ORDER_MAX.k() as usize + 1],
     pieces_of: Vec<u32>,
     /// True if the block was freed in part.
@@ -180,6 +185,7 @@ impl Blocks {
     fn new() -> Self {
         Self {
             pieces: HashMap::new(),
+            starts: HashMap::new(),
             of_order: [0; ORDER_MAX.k() as usize + 1],
             pieces_of: Vec::new(),
             parted: Vec::new(),
@@ -190,6 +196,7 @@ impl Blocks {
 
     fn put(&mut self, start: u64, piece: Piece) {
         self.pieces.insert(start, piece);
+        *self.starts.entry(start / 64).or_default() |= 1 << (start % 64);
         self.of_order[piece.0.k() as usize] += 1;
         self.pieces_of[piece.1 as usize] += 1;
         self.frames += piece.0.frames();
@@ -197,6 +204,12 @@ impl Blocks {
 
     fn cut(&mut self, start: u64, piece: Piece) {
         self.pieces.remove(&start);
+        if let Entry::Occupied(mut starts) = self.starts.entry(start / 64) {
+            *starts.get_mut() &= !(1 << (start % 64));
+            if *starts.get() == 0 {
+                starts.remove();
+            }
+        }
         self.of_order[piece.0.k() as usize] -= 1;
         self.pieces_of[piece.1 as usize] -= 1;
         self.frames -= piece.0.frames();
@@ -215,13 +228,30 @@ impl Blocks {
         id
     }
 
+    /// The first frames of pieces among the 64 that this frame is of.
+    fn starts_beside(&self, frame: u64) -> u64 {
+        self.starts.get(&(frame / 64)).copied().unwrap_or_default()
+    }
+
     /// The piece that covers these frames as a whole.
     fn covering(&self, start: u64, order: Order) -> Option<(u64, Piece)> {
+        let beside = self.starts_beside(start);
         (order.k()..=ORDER_MAX.k()).filter(|&k| self.of_order[k as usize] > 0).find_map(|k| {
             let at = start & !((1 << k) - 1);
+            if at / 64 == start / 64 && beside >> (at % 64) & 1 == 0 {
+                return None;
+            }
             let piece = self.pieces.get(&at).filter(|piece| piece.0.k() == k)?;
             Some((at, *piece))
         })
+    }
+
+    /// Returns true if a piece may begin within an aligned range.
+    fn may_begin_within(&self, start: u64, order: Order) -> bool {
+        if order.frames() > 64 {
+            return self.of_order[..order.k() as usize].iter().any(|&count| count > 0);
+        }
+        self.starts_beside(start) >> (start % 64) & (u64::MAX >> (64 - order.frames())) != 0
     }
 
     /// Takes an aligned range out of whatever pieces lie in it. `gone` gets
@@ -265,8 +295,7 @@ impl Blocks {
             }
             return order.frames();
         }
-        let smaller = order.k() as usize;
-        if self.of_order[..smaller].iter().all(|&count| count == 0) {
+        if order.k() == 0 || !self.may_begin_within(start, order) {
             return 0;
         }
         let half = Order::known(order.k() as u8 - 1);
