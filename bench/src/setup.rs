@@ -81,10 +81,7 @@ unsafe impl RawMutex for SpinLock {
     #[inline]
     fn lock(&self) {
         while !self.try_lock() {
-            // Waiting only reads, so that the line of who has the lock stays with it.
-            while self.0.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
+            std::hint::spin_loop();
         }
     }
 

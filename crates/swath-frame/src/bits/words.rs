@@ -152,7 +152,7 @@ pub(crate) fn all_set<W: Word>(words: &[W], first: usize, count: usize) -> bool 
     }
     let all = |some: &[W]| some.iter().fold(W::MAX, |all, &word| all & word) == W::MAX;
     // Some words at once, as that costs no more than one.
-    let (chunks, rest) = words[low + 1..high].as_chunks::<16>();
+    let (chunks, rest) = words[low + 1..high].as_chunks::<4>();
     !words[low] & above | !words[high] & below == W::ZERO
         && chunks.iter().all(|chunk| all(chunk))
         && all(rest)
