@@ -63,10 +63,10 @@
 //! levels make that L records. It is O(L), whatever the orders are.
 //!
 //! Instructions, counted on x86-64 with all of 2^20 frames reserved at order
-//! 9, pages in random order: 415 to populate a page at a new time, so that its
-//! reservation moves in the queue; 426 on average from empty memory, with one
+//! 9, pages in random order: 409 to populate a page at a new time, so that its
+//! reservation moves in the queue; 421 on average from empty memory, with one
 //! call in 32 making a reservation; 197 to free a frame. With a second level
-//! populating costs 551.
+//! populating costs 545.
 
 use core::ops::{DerefMut, Range};
 
