@@ -184,26 +184,26 @@ const GATES: &[Gate] = &[
     gate("system-raster", 2300.0, || timed::system("pcad", true, Raster, count)),
     gate("system-vertical", 2380.0, || timed::system("pcad", true, Vertical, count)),
     gate("system-walks", 7500.0, || timed::system("trad", false, Vertical, count)),
-    gate("populate", 428.0, || {
+    gate("populate", 422.0, || {
         reserve::gate::<Trusting>(ReservationLevels::ARMV8, Populate, count)
     }),
-    gate("populate-checked", 441.0, || {
+    gate("populate-checked", 425.0, || {
         reserve::gate::<Checked>(ReservationLevels::ARMV8, Populate, count)
     }),
-    gate("populate-new", 440.0, || {
+    gate("populate-new", 434.0, || {
         reserve::gate::<Trusting>(ReservationLevels::ARMV8, Fault, count)
     }),
-    gate("populate-new-checked", 459.0, || {
+    gate("populate-new-checked", 441.0, || {
         reserve::gate::<Checked>(ReservationLevels::ARMV8, Fault, count)
     }),
     gate("depopulate", 203.0, || reserve::gate::<Trusting>(ReservationLevels::ARMV8, Free, count)),
     gate("depopulate-checked", 209.0, || {
         reserve::gate::<Checked>(ReservationLevels::ARMV8, Free, count)
     }),
-    gate("populate-two", 569.0, || {
+    gate("populate-two", 562.0, || {
         reserve::gate::<Trusting>(ReservationLevels::ARMV8_GIGABYTES, Populate, count)
     }),
-    gate("populate-two-checked", 571.0, || {
+    gate("populate-two-checked", 551.0, || {
         reserve::gate::<Checked>(ReservationLevels::ARMV8_GIGABYTES, Populate, count)
     }),
     gate("vrt-split-2", 27.0, || regions::tree(Dense, Split, 2, count)),
@@ -450,10 +450,10 @@ const NOT_ABOVE_BY: &[(&str, &str, f64)] = &[
     ("adaptive-take-mixed-checked", "adaptive-take-mixed", 1.08),
     ("adaptive-give-mixed-checked", "adaptive-give-mixed", 1.01),
     ("adaptive-pair-mixed-checked", "adaptive-pair-mixed", 1.08),
-    ("populate-checked", "populate", 1.06),
-    ("populate-new-checked", "populate-new", 1.07),
+    ("populate-checked", "populate", 1.03),
+    ("populate-new-checked", "populate-new", 1.04),
     ("depopulate-checked", "depopulate", 1.03),
-    ("populate-two-checked", "populate-two", 1.04),
+    ("populate-two-checked", "populate-two", 1.01),
 ];
 
 /// What one turn of the loop over calls of `find` and `next` takes beside the call's

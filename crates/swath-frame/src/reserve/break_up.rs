@@ -70,7 +70,10 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
             } else {
                 back += self.give_back_free(empty);
                 empty = Extent::new(Pfn::new(start + part_frames), 0);
-                self.make_root(level - 1, part, object, index + offset);
+                if self.make_root(level - 1, part, object, index + offset).is_err() {
+                    self.stop(Words::Ranges);
+                    return back;
+                }
                 self.reserved += part_frames - populated;
             }
         }

@@ -117,8 +117,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         let goes = table.value(words, entry) == Entry::Root(root)
             && slots.counts(words, slots.frames(level, root), held)
             && (level == 0 || self.has_sound_parts(level, root))
-            && (level + 1..slots.levels.orders().len())
-                .all(|level| self.look_at(key, level).is_ok());
+            && self.look_above(key);
         goes.then_some(entry)
     }
 
@@ -149,10 +148,18 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         (0..self.slots.levels.orders().len()).try_for_each(|level| self.look_at(key, level))
     }
 
+    /// Returns true if no entry was overwritten that a search for a larger range around that of `key`
+    /// may read.
+    #[inline(always)]
+    pub(crate) fn look_above(&self, key: Key) -> bool {
+        (key.level + 1..self.slots.levels.orders().len())
+            .all(|level| self.look_at(key, level).is_ok())
+    }
+
     /// Looks at the entries that a search for the range of `level` around that of `key` may read.
     fn look_at(&self, key: Key, level: usize) -> Result<(), usize> {
         let index = key.index & !(self.slots.order(level).frames() - 1);
-        self.table.look(&self.storage, Key { index, level, ..key })
+        self.table.look::<H>(&self.storage, Key { index, level, ..key }).map(|_| ())
     }
 
     /// Compares all words with each other and with the counts: the word at fault, if one is.

@@ -649,37 +649,49 @@ impl<H: Hardening> Slots<H> {
     /// The words of all records; in the checked tier no others, so that what leads to a record by a
     /// link that was overwritten leads to one of them or to none.
     #[inline(always)]
-    fn records<'w>(&self, words: &'w mut [u64]) -> &'w mut [u64] {
-        let records = match H::CHECKED {
+    fn records<'w>(&self, words: &'w mut [u64]) -> Option<&'w mut [u64]> {
+        match H::CHECKED {
             true => words.get_mut(..self.records_words),
             false => words.get_mut(self.bits_end..),
-        };
-        records.unwrap_or_default()
+        }
     }
 
     /// Takes `slot` out of the queue of `owner`.
     #[inline]
     pub(crate) fn dequeue(&self, words: &mut [u64], owner: Slot, slot: Slot) {
-        unlink(self.records(words), owner, slot);
+        unlink(self.records(words).unwrap_or_default(), owner, slot);
     }
 
     /// Puts `slot` into the queue of `owner` before `after`, or at its tail if
     /// that is [`NONE`].
     #[inline]
     pub(crate) fn enqueue(&self, words: &mut [u64], owner: Slot, slot: Slot, after: Slot) {
-        let records = self.records(words);
+        let records = self.records(words).unwrap_or_default();
         let before = if after == NONE { tail(records, owner) } else { linked(records, after).0 };
         link(records, owner, before, slot);
         link(records, owner, slot, after);
     }
 
+    /// Takes `slot` out of the queue of `owner` if it is full now, or else puts it at the tail, at the
+    /// time `now`. Few populations come here.
+    #[inline(never)]
+    pub(crate) fn turn(&self, words: &mut [u64], owner: Slot, slot: Slot, full: bool, now: u64) {
+        if full {
+            self.dequeue(words, owner, slot);
+        } else {
+            self.enqueue(words, owner, slot, NONE);
+        }
+        self.set_stamp(words, slot, now);
+    }
+
     /// Moves `slot` to the tail of the queue of `owner`, where it is already.
     #[inline]
     pub(crate) fn move_to_tail(&self, words: &mut [u64], owner: Slot, slot: Slot) {
-        let records = self.records(words);
-        if tail(records, owner) != slot {
+        let Some(records) = self.records(words) else { return };
+        let last = tail(records, owner);
+        if last != slot {
             unlink(records, owner, slot);
-            link(records, owner, tail(records, owner), slot);
+            link(records, owner, last, slot);
             link(records, owner, slot, NONE);
         }
     }

@@ -13,6 +13,8 @@
 //!
 //! In an entry's spare bits stands a **seal** of it, which any flipped bit breaks.
 
+use crate::hardening::Hardening;
+
 /// Words of an entry: object, first page, and level with value.
 const ENTRY_WORDS: usize = 3;
 /// In the third word, above the slot or the number: which of the two, the
@@ -120,18 +122,19 @@ impl Table {
             || tag >> SEAL_SHIFT == (PRESENT | seal(words[at], words[at + 1], tag)) >> SEAL_SHIFT
     }
 
-    /// Looks at the seals of all entries that a search of `key` may read.
+    /// The empty entry at which a search of `key` ends if it is not there. In the checked tier the seals
+    /// of all entries that such a search may read are looked at.
     ///
     /// # Errors
     /// The third word of one whose seal is broken.
-    pub(crate) fn look(&self, words: &[u64], key: Key) -> Result<(), usize> {
+    pub(crate) fn look<H: Hardening>(&self, words: &[u64], key: Key) -> Result<usize, usize> {
         let mut entry = self.home(key);
         for _ in 0..self.len {
-            if !self.is_sealed(words, entry) {
+            if H::CHECKED && !self.is_sealed(words, entry) {
                 return Err(self.word(entry) + 2);
             }
             if words[self.word(entry) + 2] == 0 {
-                return Ok(());
+                return Ok(entry);
             }
             entry = self.next(entry);
         }
@@ -177,9 +180,13 @@ impl Table {
 
     /// Sets the value of `key`. O(1) expected.
     pub(crate) fn set(&self, words: &mut [u64], key: Key, value: Entry) {
-        let entry = match self.search(words, key) {
-            Ok(entry) | Err(entry) => self.word(entry),
-        };
+        let (Ok(entry) | Err(entry)) = self.search(words, key);
+        self.put(words, entry, key, value);
+    }
+
+    /// Makes an entry that of `key`: its own, or the empty one at which its search ends.
+    pub(crate) fn put(&self, words: &mut [u64], entry: usize, key: Key, value: Entry) {
+        let entry = self.word(entry);
         words[entry] = key.object;
         words[entry + 1] = key.index;
         let value = match value {
