@@ -150,12 +150,9 @@ pub(crate) fn all_set<W: Word>(words: &[W], first: usize, count: usize) -> bool 
     if low == high {
         return !words[low] & above & below == W::ZERO;
     }
-    let all = |some: &[W]| some.iter().fold(W::MAX, |all, &word| all & word) == W::MAX;
-    // Some words at once, as that costs no more than one.
-    let (chunks, rest) = words[low + 1..high].as_chunks::<4>();
     !words[low] & above | !words[high] & below == W::ZERO
-        && chunks.iter().all(|chunk| all(chunk))
-        && all(rest)
+        // Some words at once, as that costs no more than one.
+        && words[low + 1..high].chunks(16).all(|some| some.iter().fold(W::MAX, |all, &word| all & word) == W::MAX)
 }
 
 /// The first of the `count` bits from bit `first` on that is clear.

@@ -182,6 +182,7 @@ impl Areas {
     /// Makes room where there is none for more of these blocks of `count` frames: of the sorted blocks all go
     /// if they are one run, otherwise the upper half. A run, or a huge page, becomes an area; what else goes, to the
     /// allocator. How many stay.
+    #[inline(always)]
     pub(super) fn make_room<R: RawMutex>(
         &mut self,
         blocks: &mut [u64],
