@@ -81,8 +81,9 @@ fn place(class: usize, index: usize) -> u16 {
     PLACES[class].below + ((index + 1) * ENTRY_BYTES) as u16
 }
 
-/// The classes of requests by their granules: so that what no flipped bit may change lies in no heap.
-static SHORT: [u8; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
+/// The classes of requests by their granules: so that what no flipped bit may change lies in no heap. Each crate that looks
+/// there has its own, beside its code.
+const SHORT: &[u8; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1] = &{
     let mut table = [0; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1];
     table[0] = NOTHING as u8;
     let mut granules = 1;

@@ -11,6 +11,7 @@ use crate::heap::short::ShortRuns;
 use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
+use crate::superblock::claim::Claim;
 use crate::superblock::class::{UNIT_BYTES, UNIT_GRANULES_SHIFT};
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
@@ -64,18 +65,19 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     pub(crate) fn take(self, class: u8) -> Option<NonNull<u8>> {
         let caches = &self.slot().caches;
         let top = caches.top(class);
-        let CachedSlot { granule, address } = caches.read(top);
-        // SAFETY: the pool is there, as `new` says, or is `NOTHING`, of which this is some pointer.
-        let block = unsafe { BufferPool::granule_start(self.pool, granule) };
-        if block.addr() != address {
+        let slot = caches.read(top);
+        // The block is what was read, for which it need not wait that the two were found to say the same.
+        // SAFETY: the pool is there, as `new` says, or is `NOTHING`, which has some first byte.
+        if unsafe { BufferPool::cached_slot_of(self.pool, slot.address) } != slot {
             return None;
         }
+        let granule = slot.granule;
         // SAFETY: a granule of the arena: its address was written with it, in a cache of a heap of the pool.
         let word = unsafe { (*self.pool).live().word_unchecked(granule) };
         word.store(word.load(Relaxed) | 1 << (granule % 64), Relaxed);
         caches.pop(class);
         // SAFETY: as above: no granule of the arena lies at address 0.
-        Some(unsafe { NonNull::new_unchecked(block) })
+        Some(unsafe { NonNull::new_unchecked(BufferPool::place_at(self.pool, slot.address)) })
     }
 
     /// Allocates `size` bytes, more than the longest slot's, at a multiple of 16: a segment that the heap has kept, if
@@ -120,9 +122,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         // SAFETY: as for `take`.
         let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
         // SAFETY: as above; `NOTHING` has no granules.
-        let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
-        let Some(superblock) = superblock else { return Freed::No };
-        let front = superblock.front();
+        let claim = unsafe { BufferPool::claim_of(self.pool, slot) };
+        let Some(front) = claim.map(Claim::front) else { return Freed::No };
         let class = Owner(front as u32).class();
         if front != self.slot().caches.owner(class) || !is_of(class) {
             return Freed::No;
