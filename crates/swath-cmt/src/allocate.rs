@@ -280,7 +280,7 @@ unsafe extern "C" fn free_other(block: *mut u8, front: OwnFront) {
         unsafe { free_segment(block, front) };
     } else {
         // SAFETY: as the caller says.
-        unsafe { return_slot(block, front) };
+        unsafe { free_shared(block, front) };
     }
 }
 
@@ -298,11 +298,14 @@ unsafe extern "C" fn free_segment(block: *mut u8, front: OwnFront) {
 /// # Safety
 /// As for [`free_or_null`].
 #[inline(never)]
-unsafe extern "C" fn return_slot(block: *mut u8, front: OwnFront) {
+unsafe extern "C" fn free_shared(block: *mut u8, front: OwnFront) {
     // SAFETY: as the caller says.
-    if !unsafe { front.return_slot(block) } {
+    match unsafe { front.free_shared(block) } {
+        Freed::Done => {}
+        // SAFETY: the front says so.
+        Freed::Full(slot) => unsafe { put_back(slot, front) },
         // SAFETY: as the caller says, and nothing has changed.
-        unsafe { free_slot(block) };
+        Freed::No => unsafe { free_slot(block) },
     }
 }
 

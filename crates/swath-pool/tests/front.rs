@@ -72,28 +72,32 @@ fn nobodys_front_serves_and_takes_nothing() {
     for address in [0, 1, 16, 17, UNIT_BYTES, UNIT_BYTES + 1, usize::MAX - 15, usize::MAX] {
         let block = std::ptr::without_provenance_mut(address);
         // SAFETY: none of these is a block, so that none is freed.
-        let (freed, returned) = unsafe { (front.free(block), front.return_slot(block)) };
-        assert_eq!((freed, returned), (Freed::No, false), "{address:#x}");
+        let (freed, returned) = unsafe { (front.free(block), front.free_shared(block)) };
+        assert_eq!((freed, returned), (Freed::No, Freed::No), "{address:#x}");
         // SAFETY: as above.
         let ended = address % UNIT_BYTES == 0 && unsafe { front.free_segment(block) };
         assert!(!ended, "{address:#x}");
     }
 }
 
-/// A front returns what is in use of another heap, once, in the first unit of a superblock; and no slot of its own, no
-/// free one, no segment and nothing between.
+/// A front returns what is in use of another heap, once, in the first unit of a superblock, and frees its own beside what
+/// others returned, once; and no other slot of its own, no free one, no segment and nothing between.
 #[test]
-fn a_front_returns_another_heaps_slots_alone() {
+fn a_front_frees_what_is_shared_alone() {
     let arena = arena(256, 2, BufferOptions::default());
     let [mut heap, other] = [arena.pool.attach().unwrap(), arena.pool.attach().unwrap()];
     // SAFETY: the heaps' own slots, which are used by this thread alone.
     let [own, others] =
         [&heap, &other].map(|heap| unsafe { Front::new(&raw const arena.pool, heap.as_raw()) });
-    let [short, long, segment] =
-        [100, LONG, 2 * UNIT_BYTES].map(|size| heap.allocate(size, 16).unwrap().as_ptr());
-    // SAFETY: not used after the return that succeeds.
-    let returned = |front: Front<'_, '_, _, _>, block| unsafe { front.return_slot(block) };
-    for block in [short, long, segment] {
+    let [short, beside, long, segment] =
+        [100, 100, LONG, 2 * UNIT_BYTES].map(|size| heap.allocate(size, 16).unwrap().as_ptr());
+    let returned = |front: Front<'_, '_, _, _>, block| {
+        // SAFETY: not used after the free that succeeds.
+        let freed = unsafe { front.free_shared(block) };
+        assert!(matches!(freed, Freed::No | Freed::Done), "there is room");
+        freed == Freed::Done
+    };
+    for block in [short, beside, long, segment] {
         assert!(!returned(own, block), "its own");
     }
     for block in [short.wrapping_add(1), short.wrapping_add(16), segment] {
@@ -101,6 +105,7 @@ fn a_front_returns_another_heaps_slots_alone() {
     }
     assert!(returned(others, short) && !returned(others, short), "once");
     assert!(!returned(own, short), "returned already");
+    assert!(returned(own, beside) && !returned(own, beside), "once, too");
     assert!(returned(others, long), "the first unit's");
     arena.pool.check().unwrap();
     heap.collect();

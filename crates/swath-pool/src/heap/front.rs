@@ -65,19 +65,19 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     pub(crate) fn take(self, class: u8) -> Option<NonNull<u8>> {
         let caches = &self.slot().caches;
         let top = caches.top(class);
-        let slot = caches.read(top);
+        let CachedSlot { granule, address } = caches.read(top);
         // The block is what was read, for which it need not wait that the two were found to say the same.
         // SAFETY: the pool is there, as `new` says, or is `NOTHING`, which has some first byte.
-        if unsafe { BufferPool::cached_slot_of(self.pool, slot.address) } != slot {
+        let slot = unsafe { BufferPool::cached_slot_of(self.pool, address) };
+        if slot.granule != granule {
             return None;
         }
-        let granule = slot.granule;
         // SAFETY: a granule of the arena: its address was written with it, in a cache of a heap of the pool.
-        let word = unsafe { (*self.pool).live().word_unchecked(granule) };
-        word.store(word.load(Relaxed) | 1 << (granule % 64), Relaxed);
+        let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
+        word.store(word.load(Relaxed) | 1 << (slot.granule % 64), Relaxed);
         caches.pop(class);
         // SAFETY: as above: no granule of the arena lies at address 0.
-        Some(unsafe { NonNull::new_unchecked(BufferPool::place_at(self.pool, slot.address)) })
+        Some(unsafe { NonNull::new_unchecked(BufferPool::place_at(self.pool, address)) })
     }
 
     /// Allocates `size` bytes, more than the longest slot's, at a multiple of 16: a segment that the heap has kept, if
@@ -148,25 +148,35 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         superblock.owner().is_superblock() && !superblock.free_slot(superblock.position(within))
     }
 
-    /// Frees `block` and returns true, if it is a slot in use that begins in the first unit of another heap's superblock. Else
-    /// nothing has changed. Any pointer may be tried.
+    /// Frees `block`, if it is a slot in use that begins in the first unit of another heap's superblock, or of one of this
+    /// heap that has returned slots to collect. Any pointer may be tried.
     ///
     /// # Safety
     /// As for [`free`](Self::free).
     #[inline(always)]
-    pub unsafe fn return_slot(self, block: *mut u8) -> bool {
+    pub unsafe fn free_shared(self, block: *mut u8) -> Freed {
         // SAFETY: as for `take`.
-        let granule = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) }.granule;
+        let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
         // SAFETY: as above; `NOTHING` has no granules.
-        let superblock = unsafe { BufferPool::superblock_at(self.pool, granule) };
-        let Some(superblock) = superblock else { return false };
+        let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
+        let Some(superblock) = superblock else { return Freed::No };
         let owner = superblock.owner();
-        if !owner.is_superblock() || u64::from(owner.0) == self.slot().caches.owner(owner.class()) {
-            return false;
+        if !owner.is_superblock() {
+            return Freed::No;
         }
-        let index = (granule >> UNIT_GRANULES_SHIFT) as u32;
         // SAFETY: a record is one of a pool.
-        unsafe { &*self.pool }.free_remote(index, superblock, granule)
+        let pool = unsafe { &*self.pool };
+        let index = (slot.granule >> UNIT_GRANULES_SHIFT) as u32;
+        if u64::from(owner.0) != self.slot().caches.owner(owner.class()) {
+            let freed = pool.free_remote(index, superblock, slot.granule);
+            return if freed { Freed::Done } else { Freed::No };
+        }
+        let position = superblock.position(slot.granule % (1 << UNIT_GRANULES_SHIFT));
+        if superblock.queued() == 0 || pool.returned_bits(index).has(position) {
+            return Freed::No;
+        }
+        // SAFETY: the granule lies in the arena: its unit has a record.
+        unsafe { self.free_own(owner.class(), slot) }
     }
 
     /// Ends the segment that `block` is, keeps its units and returns true, if it is a short one for which the heap has room:

@@ -14,11 +14,11 @@ use crate::options::BufferOptions;
 use crate::pool::global::Global;
 use crate::pool::storage::{Storage, dirty_words};
 use crate::source::segment_source::{MakeUsable, SegmentSource};
+use crate::superblock::claim::Claim;
 use crate::superblock::class::{
     GRANULE_SHIFT, SLOT_BYTES_MIN, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT, class_for,
     slot_bytes,
 };
-use crate::superblock::claim::Claim;
 use crate::superblock::list::ReturnList;
 use crate::superblock::live::LiveBits;
 use crate::superblock::owner::{HEAPS_MAX, Role};

@@ -37,7 +37,9 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::superblock::atomic::{Shared32, Shared64};
-use crate::superblock::class::{LAYOUTS, OPEN, STARTS, SuperblockLayout, WORDS, slot_at, word_of};
+use crate::superblock::class::{
+    LAYOUTS, OPEN, STARTS, SuperblockLayout, UNIT_GRANULES_SHIFT, WORDS, slot_at, word_of,
+};
 use crate::superblock::live::LiveBits;
 use crate::superblock::owner::Owner;
 use crate::superblock::returned::Returned;
@@ -255,12 +257,23 @@ impl Superblock {
         let slots = self.slots.load(Relaxed);
         // Of a record that was overwritten nothing is free.
         let Some(class) = self.class() else { return slots };
-        let free =
-            self.free.iter().zip(&STARTS[class]).enumerate().map(|(index, (word, starts))| {
-                let free = word.load(Relaxed) & starts;
-                (free & !live.among(first, index, LAYOUTS[class].shift, free)).count_ones()
-            });
+        let SuperblockLayout { units, shift, .. } = LAYOUTS[class];
+        // As nearly all are when their thread ends.
+        if self.has_all_free(class) && !live.any((first >> UNIT_GRANULES_SHIFT) as u32, units) {
+            return 0;
+        }
+        let words = self.free.iter().zip(&STARTS[class]);
+        let free = words.enumerate().map(|(index, (word, starts))| {
+            let free = word.load(Relaxed) & starts;
+            (free & !live.among(first, index, shift, free)).count_ones()
+        });
         slots.saturating_sub(free.sum())
+    }
+
+    /// Returns true if the bits of free slots say that all slots of this class are.
+    pub(crate) fn has_all_free(&self, class: usize) -> bool {
+        let mut words = self.free.iter().zip(&STARTS[class]);
+        words.all(|(word, starts)| word.load(Relaxed) & starts == *starts)
     }
 
     /// Sets the summary and the count from the bits, as the owner.
