@@ -201,14 +201,24 @@ impl Caches {
         self.entries.get().wrapping_byte_add(place).cast()
     }
 
-    /// What lies at `top`: an entry, if `address` is the granule's.
+    /// The first word at `top`: an entry's granule, if [the address](Self::address_at) is the granule's.
     #[inline(always)]
-    pub(crate) fn read(&self, top: u16) -> CachedSlot {
-        let at = self.at(usize::from(top) * STEP_BYTES);
+    pub(crate) fn granule_at(&self, top: u16) -> usize {
+        self.word_at(top, 0)
+    }
+
+    /// The second word at `top`, as [`granule_at`](Self::granule_at).
+    #[inline(always)]
+    pub(crate) fn address_at(&self, top: u16) -> usize {
+        self.word_at(top, 1)
+    }
+
+    #[inline(always)]
+    fn word_at(&self, top: u16, index: usize) -> usize {
+        let at = self.at(usize::from(top) * STEP_BYTES).wrapping_add(index);
         // SAFETY: any top and the two words from it on lie in the array, which this thread alone uses. A
         // top that was overwritten may be no multiple of 8.
-        let [granule, address] = unsafe { [at.read_unaligned(), at.add(1).read_unaligned()] };
-        CachedSlot { granule: granule as usize, address: address as usize }
+        unsafe { at.read_unaligned() as usize }
     }
 
     /// Writes an entry.
@@ -218,7 +228,7 @@ impl Caches {
     #[inline(always)]
     unsafe fn write(&self, place: usize, entry: CachedSlot) {
         let at = self.at(place);
-        // SAFETY: as for `read`, as the caller says.
+        // SAFETY: as for `word_at`, as the caller says.
         unsafe {
             at.write_unaligned(entry.granule as u64);
             at.add(1).write_unaligned(entry.address as u64);
@@ -394,7 +404,8 @@ mod tests {
 
     /// What the top says, if it is believed.
     fn top(caches: &Caches, class: usize) -> Option<CachedSlot> {
-        let read = caches.read(caches.top(class as u8));
+        let top = caches.top(class as u8);
+        let read = CachedSlot { granule: caches.granule_at(top), address: caches.address_at(top) };
         (read == slot(read.granule)).then_some(read)
     }
 

@@ -65,11 +65,11 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     pub(crate) fn take(self, class: u8) -> Option<NonNull<u8>> {
         let caches = &self.slot().caches;
         let top = caches.top(class);
-        let CachedSlot { granule, address } = caches.read(top);
         // The block is what was read, for which it need not wait that the two were found to say the same.
+        let address = caches.address_at(top);
         // SAFETY: the pool is there, as `new` says, or is `NOTHING`, which has some first byte.
         let slot = unsafe { BufferPool::cached_slot_of(self.pool, address) };
-        if slot.granule != granule {
+        if caches.granule_at(top) != slot.granule {
             return None;
         }
         // SAFETY: a granule of the arena: its address was written with it, in a cache of a heap of the pool.
@@ -227,11 +227,12 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         // SAFETY: as the caller says.
         let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
         let live = word.load(Relaxed);
-        let rest = live & !(1 << (slot.granule % 64));
-        if rest == live {
+        let bit = (slot.granule % 64) as u32;
+        if live >> bit & 1 == 0 {
             return Freed::No;
         }
-        word.store(rest, Relaxed);
+        // A rotation, which is the processor's instruction for one bit of a word, as the shift is above.
+        word.store(live & (!1_u64).rotate_left(bit), Relaxed);
         if self.slot().caches.push(class, slot) {
             Freed::Done
         } else {
