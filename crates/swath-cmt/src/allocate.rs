@@ -160,6 +160,16 @@ pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
     if size == 0 {
         return allocate(0);
     }
+    if let Some(block) = own_front().allocate(size) {
+        // SAFETY: a new block of so many bytes.
+        unsafe { block.write_bytes(0, size) };
+        return Ok(block);
+    }
+    allocate_zeroed_slowly(size)
+}
+
+#[inline(never)]
+fn allocate_zeroed_slowly(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
     prepare_reserve(size);
     let (block, zero) = match with_thread(|thread| thread.allocate(size, ALIGN_BYTES)) {
         Some(Some(found)) => found,
@@ -196,6 +206,18 @@ pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
 /// lies then.
 #[inline]
 pub unsafe fn resize(block: NonNull<u8>, size: usize) -> Result<NonNull<u8>, ResizeError> {
+    // SAFETY: as the caller says.
+    match unsafe { own_front().resize(block, size) } {
+        Some(resized) => Ok(resized),
+        // SAFETY: as the caller says, and nothing has changed.
+        None => unsafe { resize_slowly(block, size) },
+    }
+}
+
+/// # Safety
+/// As for [`resize`].
+#[inline(never)]
+unsafe fn resize_slowly(block: NonNull<u8>, size: usize) -> Result<NonNull<u8>, ResizeError> {
     // SAFETY: as the caller says.
     let resized = with_thread(|thread| unsafe { thread.resize(block, size, ALIGN_BYTES) });
     if let Some(Err(ResizeError::Free(error))) = resized {

@@ -235,14 +235,21 @@ impl Caches {
         }
     }
 
+    /// Returns true if there is room for another slot.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, class: u8) -> bool {
+        let top = usize::from(self.top(class)) * STEP_BYTES + ENTRY_BYTES;
+        // SAFETY: the third word of an entry beyond the top.
+        unsafe { self.at(top).add(2).read_unaligned() == 0 }
+    }
+
     /// Puts a slot on top, and returns true, if there is room for it.
     #[inline(always)]
     pub(crate) fn push(&self, class: u8, entry: CachedSlot) -> bool {
-        let top = usize::from(self.top(class)) * STEP_BYTES + ENTRY_BYTES;
-        // SAFETY: the third word of an entry beyond the top.
-        if unsafe { self.at(top).add(2).read_unaligned() } != 0 {
+        if !self.has_room(class) {
             return false;
         }
+        let top = usize::from(self.top(class)) * STEP_BYTES + ENTRY_BYTES;
         self.move_top(class, ENTRY_STEPS);
         // SAFETY: an entry beyond the top.
         unsafe { self.write(top, entry) };

@@ -11,8 +11,7 @@ use crate::heap::short::ShortRuns;
 use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::claim::Claim;
-use crate::superblock::class::{UNIT_BYTES, UNIT_GRANULES_SHIFT};
+use crate::superblock::class::{LAYOUTS, UNIT_BYTES, UNIT_GRANULES_SHIFT};
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -119,17 +118,54 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     /// As for [`free`](Self::free).
     #[inline(always)]
     unsafe fn free_if(self, block: *mut u8, is_of: impl FnOnce(u8) -> bool) -> Freed {
-        // SAFETY: as for `take`.
-        let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
-        // SAFETY: as above; `NOTHING` has no granules.
-        let claim = unsafe { BufferPool::claim_of(self.pool, slot) };
-        let Some(front) = claim.map(Claim::front) else { return Freed::No };
-        let class = Owner(front as u32).class();
-        if front != self.slot().caches.owner(class) || !is_of(class) {
-            return Freed::No;
+        match self.own(block.addr()) {
+            // SAFETY: it lies in the arena.
+            Some((class, slot)) if is_of(class) => unsafe { self.free_own(class, slot) },
+            _ => Freed::No,
         }
-        // SAFETY: the granule lies in the arena: its unit has a record.
-        unsafe { self.free_own(class, slot) }
+    }
+
+    /// What begins at an address, with its class, if that lies in one of the heap's superblocks that has no returned slots
+    /// to collect.
+    #[inline(always)]
+    fn own(self, address: usize) -> Option<(u8, CachedSlot)> {
+        // SAFETY: as for `take`.
+        let slot = unsafe { BufferPool::cached_slot_of(self.pool, address) };
+        // SAFETY: as above; `NOTHING` has no granules.
+        let front = unsafe { BufferPool::claim_of(self.pool, slot) }?.front();
+        let class = Owner(front as u32).class();
+        (front == self.slot().caches.owner(class)).then_some((class, slot))
+    }
+
+    /// Makes `block` at least `size` bytes long, if [`free`](Self::free) would free it: where it is, or in a slot that the
+    /// cache of its class has. Returns where it is now; else nothing has changed. Any pointer may be tried.
+    ///
+    /// # Safety
+    /// If the block was in use, it is used after only where it lies then, and no other thread uses it meanwhile.
+    #[inline(always)]
+    pub unsafe fn resize(self, block: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
+        let (class, slot) = self.own(block.addr().get())?;
+        // SAFETY: the pool is there, and has the slot.
+        if !unsafe { &*self.pool }.live().has(slot.granule) {
+            return None;
+        }
+        let old = LAYOUTS.get(usize::from(class))?.size as usize;
+        let new = short_class(size)?;
+        if is_served_in(old, size, new == class) {
+            return Some(block);
+        }
+        let caches = &self.slot().caches;
+        if !caches.has_room(class) {
+            return None;
+        }
+        let moved = self.take(new)?;
+        // SAFETY: both are blocks in use, different ones, and at least so long.
+        unsafe { block.copy_to_nonoverlapping(moved, old.min(size)) };
+        // SAFETY: it lies in the arena. It was in use a moment ago, and there is room.
+        let _ = unsafe { self.free_own(class, slot) };
+        // Who still writes to the old place meets no other's block so soon.
+        caches.bury(class.into());
+        Some(moved)
     }
 
     /// Makes a slot whose free found the cache [full](Freed::Full) free with its superblock, and returns true if nothing is
@@ -239,6 +275,12 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
             Freed::Full(Unplaced(slot.granule))
         }
     }
+}
+
+/// Returns true if a block in a slot of `old` bytes serves `size` bytes where it is: more would be lost by rounding than by a
+/// copy's time only if less than half were used, of another class.
+pub(crate) fn is_served_in(old: usize, size: usize, is_same_class: bool) -> bool {
+    size <= old && (size > old / 2 || is_same_class)
 }
 
 /// The result of a free by a [`Front`].
