@@ -18,6 +18,7 @@ use crate::process::begin::process;
 use crate::process::own::{OwnFront, own_front, own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
+use crate::process::words;
 use crate::report::report;
 use crate::reserve::grow::grow_for;
 use crate::source::chunk::CHUNK_BYTES;
@@ -297,7 +298,11 @@ extern "C" fn settle(slot: Unplaced) {
 /// As for [`free_or_null`].
 #[inline(never)]
 unsafe extern "C" fn free_other(block: *mut u8, front: OwnFront) {
-    if block.addr().is_multiple_of(UNIT_BYTES) {
+    // Of a hardened thread, too: none of what follows is its.
+    if front.is_of(words::nobodys()) {
+        // SAFETY: as the caller says.
+        unsafe { free_slow(block) };
+    } else if block.addr().is_multiple_of(UNIT_BYTES) {
         // SAFETY: as the caller says.
         unsafe { free_segment(block, front) };
     } else {

@@ -9,9 +9,9 @@ use lock_api::RawMutex;
 use crate::heap::cache::{CachedSlot, short_class};
 use crate::heap::short::ShortRuns;
 use crate::heap::slot::HeapSlot;
-use crate::pool::buffer_pool::BufferPool;
+use crate::pool::buffer_pool::{BlockPlace, BufferPool};
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{LAYOUTS, UNIT_BYTES, UNIT_GRANULES_SHIFT};
+use crate::superblock::class::{LAYOUTS, SuperblockLayout, UNIT_BYTES, UNIT_GRANULES_SHIFT};
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -44,6 +44,13 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     #[must_use]
     pub unsafe fn new(pool: *const BufferPool<'m, L, S>, slot: NonNull<HeapSlot>) -> Self {
         Self { slot, pool, borrowed: PhantomData }
+    }
+
+    /// Returns true if it is that of the heap in `slot`.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_of(self, slot: NonNull<HeapSlot>) -> bool {
+        self.slot == slot
     }
 
     #[inline(always)]
@@ -166,6 +173,24 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         // Who still writes to the old place meets no other's block so soon.
         caches.bury(class.into());
         Some(moved)
+    }
+
+    /// Returns the place of `block`, if [`free`](Self::free) would free it and superblocks of its class have one unit. Any
+    /// pointer may be tried.
+    #[inline(always)]
+    pub(crate) fn place_of(self, block: NonNull<u8>) -> Option<BlockPlace> {
+        let address = block.addr().get();
+        let (class, slot) = self.own(address)?;
+        let SuperblockLayout { size, units, .. } = *LAYOUTS.get(usize::from(class))?;
+        // SAFETY: the pool is there, and has the slot.
+        if units != 1 || !unsafe { &*self.pool }.live().has(slot.granule) {
+            return None;
+        }
+        let len_bytes = size as usize;
+        // The arena lies at a multiple of a unit.
+        let is_first = address % UNIT_BYTES < len_bytes;
+        let before = NonNull::new(block.as_ptr().wrapping_sub(len_bytes)).filter(|_| !is_first);
+        Some(BlockPlace { len_bytes, is_segment: false, before })
     }
 
     /// Makes a slot whose free found the cache [full](Freed::Full) free with its superblock, and returns true if nothing is

@@ -23,7 +23,7 @@ use crate::error::{BufferAllocateError, BufferFreeError};
 use crate::heap::cache::{CachedSlot, Caches, ENTRIES_MAX, short_class};
 use crate::heap::front::{Freed, Front, Unplaced};
 use crate::heap::slot::{HeapSlot, Partial};
-use crate::pool::buffer_pool::{BufferPool, Found};
+use crate::pool::buffer_pool::{BlockPlace, BufferPool, Found};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{
     CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, STARTS, SuperblockLayout,
@@ -130,6 +130,25 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
         self.allocate_other(size, align)
             .ok_or(BufferAllocateError { size_bytes: size, align_bytes: align })
+    }
+
+    /// Returns the place of a block in use, as [`BufferPool::place_of`] does: quickly, if it is a slot of this heap.
+    ///
+    /// # Errors
+    /// [`BufferFreeError`], as for a free.
+    #[inline]
+    pub fn place_of(&self, block: NonNull<u8>) -> Result<BlockPlace, BufferFreeError> {
+        self.front().place_of(block).map_or_else(|| self.pool.place_of(block), Ok)
+    }
+
+    /// Returns the place of a block that was just allocated, as [`BufferPool::place_of_new`] does: quickly, if it is a slot
+    /// of this heap.
+    ///
+    /// # Errors
+    /// [`BufferFreeError`], as for a free, but not of a slot that is free.
+    #[inline]
+    pub fn place_of_new(&self, block: NonNull<u8>) -> Result<BlockPlace, BufferFreeError> {
+        self.front().place_of(block).map_or_else(|| self.pool.place_of_new(block), Ok)
     }
 
     #[inline(always)]
