@@ -18,7 +18,7 @@ use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN,
 use crate::superblock::owner::Owner;
 
 /// Entries of a class at most; few for the model checker.
-pub(crate) const ENTRIES_MAX: usize = if cfg!(loom) { 4 } else { 384 };
+pub(crate) const ENTRIES_MAX: usize = if cfg!(loom) { 4 } else { 256 };
 
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 24;
@@ -276,6 +276,10 @@ impl Caches {
     /// The top entry was not one: leaves it out, or all if the top is none of the class's. Returns false if
     /// the cache is empty.
     pub(crate) fn leave_out(&self, class: usize) -> bool {
+        // As nearly always.
+        if self.top(class as u8) == PLACES[class].below {
+            return false;
+        }
         let len = self.len(class).unwrap_or(0);
         self.set_len(class, len.saturating_sub(1));
         len != 0
@@ -437,7 +441,7 @@ mod tests {
         }
         let entries = |size: usize| PLACES[class_of(size)].entries;
         let sizes = [16, 128, 144, 512, 576, 2048, 2304, 8192, 9216, SLOT_BYTES_MAX];
-        assert_eq!(sizes.map(entries), [384, 384, 64, 64, 32, 32, 24, 24, 18, 18]);
+        assert_eq!(sizes.map(entries), [256, 256, 64, 64, 32, 32, 24, 24, 18, 18]);
         // A refill leaves room, below the marks, for as many frees.
         assert!(
             (0..CLASSES).all(|class| 2 * Caches::refill_of(class) <= PLACES[class].entries.into())
