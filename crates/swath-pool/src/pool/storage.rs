@@ -25,7 +25,7 @@ pub struct Storage<'m> {
     pub returned: &'m mut [Returned],
     /// Live bits, 512 bytes for each unit, touched only for superblocks.
     pub live: &'m mut [Live],
-    /// Whose front may free slots, 8 bytes for each unit, touched only for superblocks.
+    /// Claims of fronts to free slots, 8 bytes for each unit, touched only for superblocks.
     pub claims: &'m mut [Claim],
     /// Processor heaps, 131 KiB each, as many as there can be threads with one; touched only as far as classes
     /// are used.

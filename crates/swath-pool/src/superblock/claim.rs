@@ -1,4 +1,4 @@
-//! Whose front may free the slots of a unit.
+//! The claims: which front may free the slots of a unit.
 
 use core::sync::atomic::Ordering::Relaxed;
 
