@@ -4,8 +4,8 @@
 use std::ptr::NonNull;
 
 use swath_pool::{
-    BufferOptions, BufferPool, FirstFit, HeapSlot, Live, LocalHeap, Returned, Storage, Superblock,
-    UNIT_BYTES, dirty_words,
+    BufferOptions, BufferPool, Claim, FirstFit, HeapSlot, Live, LocalHeap, Returned, Storage,
+    Superblock, UNIT_BYTES, dirty_words,
 };
 
 use crate::random::Random;
@@ -45,12 +45,14 @@ pub(crate) fn gate(call: Call, counted: fn(&mut dyn FnMut())) -> Result<u64, Str
     let mut superblocks: Vec<_> = (0..UNITS).map(|_| Superblock::new()).collect();
     let mut returned: Vec<_> = (0..UNITS).map(|_| Returned::new()).collect();
     let mut live: Vec<_> = (0..UNITS).map(|_| Live::new()).collect();
+    let mut claims: Vec<_> = (0..UNITS).map(|_| Claim::new()).collect();
     let mut heaps = [HeapSlot::new(), HeapSlot::new()];
     let mut dirty = vec![0; dirty_words(UNITS)];
     let storage = Storage {
         superblocks: &mut superblocks,
         returned: &mut returned,
         live: &mut live,
+        claims: &mut claims,
         heaps: &mut heaps,
         dirty: &mut dirty,
     };

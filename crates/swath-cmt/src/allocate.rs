@@ -18,6 +18,7 @@ use crate::process::begin::process;
 use crate::process::own::{OwnFront, own_front, own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
+use crate::process::words;
 use crate::report::report;
 use crate::reserve::grow::grow_for;
 use crate::source::chunk::CHUNK_BYTES;
@@ -160,6 +161,16 @@ pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
     if size == 0 {
         return allocate(0);
     }
+    if let Some(block) = own_front().allocate(size) {
+        // SAFETY: a new block of so many bytes.
+        unsafe { block.write_bytes(0, size) };
+        return Ok(block);
+    }
+    allocate_zeroed_slowly(size)
+}
+
+#[inline(never)]
+fn allocate_zeroed_slowly(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
     prepare_reserve(size);
     let (block, zero) = match with_thread(|thread| thread.allocate(size, ALIGN_BYTES)) {
         Some(Some(found)) => found,
@@ -196,6 +207,18 @@ pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
 /// lies then.
 #[inline]
 pub unsafe fn resize(block: NonNull<u8>, size: usize) -> Result<NonNull<u8>, ResizeError> {
+    // SAFETY: as the caller says.
+    match unsafe { own_front().resize(block, size) } {
+        Some(resized) => Ok(resized),
+        // SAFETY: as the caller says, and nothing has changed.
+        None => unsafe { resize_slowly(block, size) },
+    }
+}
+
+/// # Safety
+/// As for [`resize`].
+#[inline(never)]
+unsafe fn resize_slowly(block: NonNull<u8>, size: usize) -> Result<NonNull<u8>, ResizeError> {
     // SAFETY: as the caller says.
     let resized = with_thread(|thread| unsafe { thread.resize(block, size, ALIGN_BYTES) });
     if let Some(Err(ResizeError::Free(error))) = resized {
@@ -275,12 +298,16 @@ extern "C" fn settle(slot: Unplaced) {
 /// As for [`free_or_null`].
 #[inline(never)]
 unsafe extern "C" fn free_other(block: *mut u8, front: OwnFront) {
-    if block.addr().is_multiple_of(UNIT_BYTES) {
+    // Of a hardened thread, too: none of what follows is its.
+    if front.is_of(words::nobodys()) {
+        // SAFETY: as the caller says.
+        unsafe { free_slow(block) };
+    } else if block.addr().is_multiple_of(UNIT_BYTES) {
         // SAFETY: as the caller says.
         unsafe { free_segment(block, front) };
     } else {
         // SAFETY: as the caller says.
-        unsafe { return_slot(block, front) };
+        unsafe { free_shared(block, front) };
     }
 }
 
@@ -298,11 +325,14 @@ unsafe extern "C" fn free_segment(block: *mut u8, front: OwnFront) {
 /// # Safety
 /// As for [`free_or_null`].
 #[inline(never)]
-unsafe extern "C" fn return_slot(block: *mut u8, front: OwnFront) {
+unsafe extern "C" fn free_shared(block: *mut u8, front: OwnFront) {
     // SAFETY: as the caller says.
-    if !unsafe { front.return_slot(block) } {
+    match unsafe { front.free_shared(block) } {
+        Freed::Done => {}
+        // SAFETY: the front says so.
+        Freed::Full(slot) => unsafe { put_back(slot, front) },
         // SAFETY: as the caller says, and nothing has changed.
-        unsafe { free_slot(block) };
+        Freed::No => unsafe { free_slot(block) },
     }
 }
 

@@ -75,6 +75,14 @@ pub enum BufferPoolError {
         /// Records supplied.
         given: usize,
     },
+    /// The table of claims is shorter than that of superblocks.
+    #[error("{given} claims of fronts, {needed} are needed")]
+    ClaimsTooShort {
+        /// Number needed.
+        needed: usize,
+        /// Number given.
+        given: usize,
+    },
     /// The table of live bits is shorter than that of superblocks.
     #[error("{given} records of live bits, {needed} are needed")]
     LiveTooShort {

@@ -21,6 +21,7 @@ pub use source::first_fit::FirstFit;
 pub use source::segment_source::{MakeUsable, Placement, SegmentSource};
 #[cfg(loom)]
 pub use superblock::atomic::order_loads;
+pub use superblock::claim::Claim;
 pub use superblock::class::{CLASSES, SLOT_BYTES_MAX, SLOT_BYTES_MIN, UNIT_BYTES, UNIT_SHIFT};
 pub use superblock::live::Live;
 pub use superblock::record::Superblock;

@@ -240,16 +240,18 @@ fn a_source_that_fails_at_any_call_costs_nothing() {
 #[test]
 fn an_ill_made_pool_is_refused() {
     use crate::support::Lock;
-    let make = |base: usize, records: usize, lives: usize, words: usize, eighths: u32| {
+    let make = |base: usize, [records, lives, claims, words]: [usize; 4], eighths: u32| {
         let mut superblocks: Vec<_> = (0..4).map(|_| Superblock::new()).collect();
         let mut returned: Vec<_> = (0..records).map(|_| Returned::new()).collect();
         let mut live: Vec<_> = (0..lives).map(|_| Live::new()).collect();
+        let mut claims: Vec<_> = (0..claims).map(|_| Claim::new()).collect();
         let mut heaps = [HeapSlot::new()];
         let mut dirty = vec![0; words];
         let storage = Storage {
             superblocks: &mut superblocks,
             returned: &mut returned,
             live: &mut live,
+            claims: &mut claims,
             heaps: &mut heaps,
             dirty: &mut dirty,
         };
@@ -259,18 +261,20 @@ fn an_ill_made_pool_is_refused() {
         unsafe { BufferPool::<Lock, _>::new(at(base), storage, source, options) }.err()
     };
     let top = usize::MAX & !(UNIT_BYTES - 1);
-    assert_eq!(make(UNIT_BYTES, 4, 4, 3, 7), None);
-    assert_eq!(make(100, 4, 4, 3, 7), Some(BufferPoolError::Misaligned { address: 100 }));
-    assert_eq!(make(top, 4, 4, 3, 7), Some(BufferPoolError::TooLong { units: 4 }));
+    assert_eq!(make(UNIT_BYTES, [4, 4, 4, 3], 7), None);
+    assert_eq!(make(100, [4, 4, 4, 3], 7), Some(BufferPoolError::Misaligned { address: 100 }));
+    assert_eq!(make(top, [4, 4, 4, 3], 7), Some(BufferPoolError::TooLong { units: 4 }));
     let short = BufferPoolError::ReturnedTooShort { needed: 4, given: 3 };
-    assert_eq!(make(UNIT_BYTES, 3, 4, 3, 7), Some(short));
+    assert_eq!(make(UNIT_BYTES, [3, 4, 4, 3], 7), Some(short));
     let short = BufferPoolError::LiveTooShort { needed: 4, given: 3 };
-    assert_eq!(make(UNIT_BYTES, 4, 3, 3, 7), Some(short));
+    assert_eq!(make(UNIT_BYTES, [4, 3, 4, 3], 7), Some(short));
+    let short = BufferPoolError::ClaimsTooShort { needed: 4, given: 3 };
+    assert_eq!(make(UNIT_BYTES, [4, 4, 3, 3], 7), Some(short));
     let short = BufferPoolError::DirtyTooShort { needed: 3, given: 2 };
-    assert_eq!(make(UNIT_BYTES, 4, 4, 2, 7), Some(short));
+    assert_eq!(make(UNIT_BYTES, [4, 4, 4, 2], 7), Some(short));
     for eighths in [0, 8] {
         let error = BufferPoolError::Threshold { eighths };
-        assert_eq!(make(UNIT_BYTES, 4, 4, 3, eighths), Some(error));
+        assert_eq!(make(UNIT_BYTES, [4, 4, 4, 3], eighths), Some(error));
     }
 }
 
@@ -286,6 +290,7 @@ fn a_pool_on_used_tables_begins_anew() {
     let mut superblocks: Vec<_> = (0..UNITS).map(|_| Superblock::new()).collect();
     let mut returned: Vec<_> = (0..UNITS).map(|_| Returned::new()).collect();
     let mut live: Vec<_> = (0..UNITS).map(|_| Live::new()).collect();
+    let mut claims: Vec<_> = (0..UNITS).map(|_| Claim::new()).collect();
     let mut heaps = [HeapSlot::new(), HeapSlot::new()];
     let mut dirty = vec![u64::MAX; dirty_words(UNITS)];
     let mut old: Vec<NonNull<u8>> = Vec::new();
@@ -294,6 +299,7 @@ fn a_pool_on_used_tables_begins_anew() {
             superblocks: &mut superblocks,
             returned: &mut returned,
             live: &mut live,
+            claims: &mut claims,
             heaps: &mut heaps,
             dirty: &mut dirty,
         };

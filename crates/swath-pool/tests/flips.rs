@@ -40,6 +40,8 @@ enum Kind {
     Returned,
     /// The bits of granules where a block in use begins.
     Live,
+    /// Whose front may free slots of a unit.
+    Claim,
     /// The bits of free units whose memory is still there.
     Dirty,
     /// A processor heap.
@@ -145,6 +147,7 @@ impl Aged {
             Kind::Free => part(tables.superblocks, UNITS, superblock, 96, 96 + 512),
             Kind::Returned => part(tables.returned, UNITS, size_of::<Returned>(), 0, 1024),
             Kind::Live => part(tables.live, UNITS, size_of::<Live>(), 0, 512),
+            Kind::Claim => part(tables.claims, UNITS, size_of::<Claim>(), 0, 8),
             Kind::Dirty => part(tables.dirty, 1, 8, 0, 8 * dirty_words(UNITS)),
             Kind::Heap => part(tables.heaps, 2, size_of::<HeapSlot>(), 0, size_of::<HeapSlot>()),
         }
@@ -234,9 +237,16 @@ fn cases() -> usize {
 
 #[test]
 fn a_flip_ends_in_no_signal_no_panic_and_no_second_owner() {
-    for kind in
-        [Kind::Head, Kind::Owned, Kind::Free, Kind::Returned, Kind::Live, Kind::Dirty, Kind::Heap]
-    {
+    for kind in [
+        Kind::Head,
+        Kind::Owned,
+        Kind::Free,
+        Kind::Returned,
+        Kind::Live,
+        Kind::Claim,
+        Kind::Dirty,
+        Kind::Heap,
+    ] {
         let count = campaign(kind, cases());
         let harm = (count.shared, count.check, count.panicked, count.signals);
         assert_eq!(harm, (0, 0, 0, 0), "{kind:?}: {count:?}");

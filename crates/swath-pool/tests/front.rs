@@ -72,28 +72,32 @@ fn nobodys_front_serves_and_takes_nothing() {
     for address in [0, 1, 16, 17, UNIT_BYTES, UNIT_BYTES + 1, usize::MAX - 15, usize::MAX] {
         let block = std::ptr::without_provenance_mut(address);
         // SAFETY: none of these is a block, so that none is freed.
-        let (freed, returned) = unsafe { (front.free(block), front.return_slot(block)) };
-        assert_eq!((freed, returned), (Freed::No, false), "{address:#x}");
+        let (freed, returned) = unsafe { (front.free(block), front.free_shared(block)) };
+        assert_eq!((freed, returned), (Freed::No, Freed::No), "{address:#x}");
         // SAFETY: as above.
         let ended = address % UNIT_BYTES == 0 && unsafe { front.free_segment(block) };
         assert!(!ended, "{address:#x}");
     }
 }
 
-/// A front returns what is in use of another heap, once, in the first unit of a superblock; and no slot of its own, no
-/// free one, no segment and nothing between.
+/// A front returns what is in use of another heap, once, in the first unit of a superblock, and frees its own beside what
+/// others returned, once; and no other slot of its own, no free one, no segment and nothing between.
 #[test]
-fn a_front_returns_another_heaps_slots_alone() {
+fn a_front_frees_what_is_shared_alone() {
     let arena = arena(256, 2, BufferOptions::default());
     let [mut heap, other] = [arena.pool.attach().unwrap(), arena.pool.attach().unwrap()];
     // SAFETY: the heaps' own slots, which are used by this thread alone.
     let [own, others] =
         [&heap, &other].map(|heap| unsafe { Front::new(&raw const arena.pool, heap.as_raw()) });
-    let [short, long, segment] =
-        [100, LONG, 2 * UNIT_BYTES].map(|size| heap.allocate(size, 16).unwrap().as_ptr());
-    // SAFETY: not used after the return that succeeds.
-    let returned = |front: Front<'_, '_, _, _>, block| unsafe { front.return_slot(block) };
-    for block in [short, long, segment] {
+    let [short, beside, long, segment] =
+        [100, 100, LONG, 2 * UNIT_BYTES].map(|size| heap.allocate(size, 16).unwrap().as_ptr());
+    let returned = |front: Front<'_, '_, _, _>, block| {
+        // SAFETY: not used after the free that succeeds.
+        let freed = unsafe { front.free_shared(block) };
+        assert!(matches!(freed, Freed::No | Freed::Done), "there is room");
+        freed == Freed::Done
+    };
+    for block in [short, beside, long, segment] {
         assert!(!returned(own, block), "its own");
     }
     for block in [short.wrapping_add(1), short.wrapping_add(16), segment] {
@@ -101,12 +105,70 @@ fn a_front_returns_another_heaps_slots_alone() {
     }
     assert!(returned(others, short) && !returned(others, short), "once");
     assert!(!returned(own, short), "returned already");
+    assert!(returned(own, beside) && !returned(own, beside), "once, too");
     assert!(returned(others, long), "the first unit's");
     arena.pool.check().unwrap();
     heap.collect();
     assert!(!returned(others, short), "free");
     // SAFETY: not used after.
     unsafe { heap.free(NonNull::new(segment).unwrap()).unwrap() };
+    arena.pool.check().unwrap();
+    assert_eq!(arena.pool.stats().live_bytes, 0);
+}
+
+/// A front resizes what it would free, to what its caches have: where it is, or elsewhere with its bytes, and the place that
+/// is left comes back only after another.
+#[test]
+fn a_front_resizes_its_own_alone() {
+    let arena = arena(256, 2, BufferOptions::default());
+    let [mut heap, mut other] = [arena.pool.attach().unwrap(), arena.pool.attach().unwrap()];
+    // SAFETY: the heap's own slot, which is used by this thread alone.
+    let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+    let block = heap.allocate(100, 16).unwrap();
+    // SAFETY: of so many bytes.
+    unsafe { block.write_bytes(7, 100) };
+    let resize = |block, size| {
+        // SAFETY: used after only where it lies then.
+        unsafe { front.resize(block, size) }
+    };
+    for size in [100, 97, 112, 57] {
+        assert_eq!(resize(block, size), Some(block), "{size} bytes in place");
+    }
+    for size in [0, 300, SLOT_BYTES_MAX + 1, usize::MAX] {
+        assert_eq!(resize(block, size), None, "{size} bytes: nothing at hand");
+    }
+    let long = heap.allocate(300, 16).unwrap();
+    let moved = resize(block, 300).unwrap();
+    assert!(moved != block && moved != long);
+    // SAFETY: of so many bytes, of which so many were written.
+    let bytes = unsafe { core::slice::from_raw_parts(moved.as_ptr(), 100) };
+    assert!(bytes.iter().all(|&byte| byte == 7));
+    assert_eq!(resize(block, 100), None, "free");
+    let next = [heap.allocate(100, 16).unwrap(), heap.allocate(100, 16).unwrap()];
+    assert_eq!(next[1], block, "the second to come back");
+    // Half of it and less moves to a shorter slot.
+    let shorter = resize(moved, 100).unwrap();
+    assert!(![moved, next[0], next[1]].contains(&shorter));
+    let between = NonNull::new(shorter.as_ptr().wrapping_add(16)).unwrap();
+    let others = other.allocate(100, 16).unwrap();
+    let segment = heap.allocate(2 * UNIT_BYTES, 16).unwrap();
+    for wrong in [between, others, segment, moved] {
+        assert_eq!(resize(wrong, 100), None);
+        assert_eq!(resize(wrong, 300), None);
+    }
+    // What another thread returned is for the heap to look at, and all beside it.
+    // SAFETY: not used after.
+    unsafe { other.free(next[0]).unwrap() };
+    assert_eq!([resize(next[0], 100), resize(next[1], 100)], [None, None]);
+    arena.pool.check().unwrap();
+    for block in [shorter, next[1], long, others, segment] {
+        // SAFETY: not used after.
+        unsafe { heap.free(block).unwrap() };
+    }
+    // SAFETY: as above.
+    assert!(unsafe { heap.free(next[0]) }.is_err(), "returned");
+    heap.collect();
+    other.collect();
     arena.pool.check().unwrap();
     assert_eq!(arena.pool.stats().live_bytes, 0);
 }

@@ -64,6 +64,7 @@ struct Checked {
     superblocks: *mut [Superblock],
     returned: *mut [Returned],
     live: *mut [Live],
+    claims: *mut [Claim],
     heaps: *mut [HeapSlot],
     dirty: *mut [u64],
 }
@@ -80,6 +81,7 @@ impl Checked {
         let superblocks = Box::into_raw((0..units).map(|_| Superblock::new()).collect());
         let returned = Box::into_raw((0..units).map(|_| Returned::new()).collect());
         let live = Box::into_raw((0..units).map(|_| Live::new()).collect());
+        let claims = Box::into_raw((0..units).map(|_| Claim::new()).collect());
         let heaps = Box::into_raw((0..heaps).map(|_| HeapSlot::new()).collect());
         let dirty = Box::into_raw(vec![0; dirty_words(units)].into_boxed_slice());
         // SAFETY: boxes until `drop`, after the pool.
@@ -88,6 +90,7 @@ impl Checked {
                 superblocks: &mut *superblocks,
                 returned: &mut *returned,
                 live: &mut *live,
+                claims: &mut *claims,
                 heaps: &mut *heaps,
                 dirty: &mut *dirty,
             }
@@ -96,7 +99,7 @@ impl Checked {
         let source = FirstFit::new(BASE, units as u32, [0; 1], false);
         // SAFETY: nobody touches the memory that is handed out.
         let pool = unsafe { BufferPool::new(base, storage, source, options).unwrap() };
-        Arc::new(Self { pool: Some(pool), superblocks, returned, live, heaps, dirty })
+        Arc::new(Self { pool: Some(pool), superblocks, returned, live, claims, heaps, dirty })
     }
 
     fn pool(&self) -> &Pool {
@@ -121,6 +124,7 @@ impl Drop for Checked {
             drop(Box::from_raw(self.superblocks));
             drop(Box::from_raw(self.returned));
             drop(Box::from_raw(self.live));
+            drop(Box::from_raw(self.claims));
             drop(Box::from_raw(self.heaps));
             drop(Box::from_raw(self.dirty));
         }

@@ -117,6 +117,7 @@ fn a_pool_of_nothing_answers() {
         superblocks: &mut [],
         returned: &mut [],
         live: &mut [],
+        claims: &mut [],
         heaps: &mut [],
         dirty: &mut [],
     };

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use swath_arch::testing::Random;
 use swath_pool::{
-    BufferFreeError, BufferOptions, BufferPool, BufferResizeError, FirstFit, HeapSlot, Live,
+    BufferFreeError, BufferOptions, BufferPool, BufferResizeError, Claim, FirstFit, HeapSlot, Live,
     LocalHeap, Returned, SLOT_BYTES_MAX, SegmentSource, Storage, Superblock, UNIT_BYTES,
     dirty_words,
 };
@@ -155,12 +155,14 @@ pub fn run(bytes: &[u8]) {
     let mut superblocks: Vec<_> = (0..units).map(|_| Superblock::new()).collect();
     let mut returned: Vec<_> = (0..units).map(|_| Returned::new()).collect();
     let mut live: Vec<_> = (0..units).map(|_| Live::new()).collect();
+    let mut claims: Vec<_> = (0..units).map(|_| Claim::new()).collect();
     let mut slots: Vec<_> = (0..2).map(|_| HeapSlot::new()).collect();
     let mut dirty = vec![0; dirty_words(units)];
     let storage = Storage {
         superblocks: &mut superblocks,
         returned: &mut returned,
         live: &mut live,
+        claims: &mut claims,
         heaps: &mut slots,
         dirty: &mut dirty,
     };

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use lock_api::Mutex;
 use swath_pool::{
-    BufferOptions, BufferPool, HeapSlot, Live, Returned, Storage, Superblock, UNIT_BYTES,
+    BufferOptions, BufferPool, Claim, HeapSlot, Live, Returned, Storage, Superblock, UNIT_BYTES,
     dirty_words,
 };
 
@@ -120,6 +120,8 @@ unsafe impl Zeroed for Returned {}
 // SAFETY: as above.
 unsafe impl Zeroed for Live {}
 // SAFETY: as above.
+unsafe impl Zeroed for Claim {}
+// SAFETY: as above.
 unsafe impl Zeroed for HeapSlot {}
 
 /// Makes the pool and its process, whose tables are mapped.
@@ -149,6 +151,7 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<Process> {
         superblocks: mapped.table::<Superblock>(units)?,
         returned: mapped.table::<Returned>(units)?,
         live: mapped.table::<Live>(units)?,
+        claims: mapped.table::<Claim>(units)?,
         // No more than chunks, and one that the threads beyond share.
         heaps: mapped.table::<HeapSlot>(chunks.min(options.heaps as usize) + 1)?,
         dirty: mapped.table(dirty_words(units))?,

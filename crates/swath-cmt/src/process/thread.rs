@@ -145,7 +145,7 @@ impl Thread {
     /// it.
     fn mark(&self, block: NonNull<u8>, user_bytes: usize, origin: Origin) {
         let Some(canary) = self.canary else { return };
-        let Ok(place) = self.heap.pool().place_of_new(block) else { return };
+        let Ok(place) = self.heap.place_of_new(block) else { return };
         let kept = Kept { user_bytes, origin, waits: false };
         // SAFETY: a block in use, whose last bytes nobody else has.
         unsafe { canary.write(block, place.len_bytes, kept) };
@@ -168,7 +168,7 @@ impl Thread {
     /// Checks that a block is in use to its user, too, and its canaries.
     fn look(&self, canary: Canary, block: NonNull<u8>) -> Result<Look, FreeError> {
         let address = block.addr().get();
-        let place = self.heap.pool().place_of(block)?;
+        let place = self.heap.place_of(block)?;
         let len_bytes = place.len_bytes;
         // SAFETY: a block in use, as the pool says.
         let kept = unsafe { canary.read(block, len_bytes) };

@@ -18,19 +18,28 @@ use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN,
 use crate::superblock::owner::Owner;
 
 /// Entries of a class at most; few for the model checker.
-pub(crate) const ENTRIES_MAX: usize = if cfg!(loom) { 4 } else { 160 };
+pub(crate) const ENTRIES_MAX: usize = if cfg!(loom) { 4 } else { 256 };
 
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 24;
 
+/// Bytes that a top counts in: so that 16 bits are enough for all entries.
+const STEP_BYTES: usize = 2;
+
+/// Steps of an entry.
+const ENTRY_STEPS: u16 = (ENTRY_BYTES / STEP_BYTES) as u16;
+
+/// Bytes up to the last place where a top can lie.
+const TOP_BYTES_MAX: usize = u16::MAX as usize * STEP_BYTES;
+
 /// Bytes of all entries, as far as a top can lie, and two entries beyond: the top one, and the next. The
 /// model checker's stacks have no room for more than are used.
 const CACHE_BYTES: usize =
-    if cfg!(loom) { CLASSES * (ENTRIES_MAX + 1) } else { (1 << u16::BITS) / ENTRY_BYTES + 3 }
+    if cfg!(loom) { CLASSES * (ENTRIES_MAX + 1) } else { TOP_BYTES_MAX / ENTRY_BYTES + 3 }
         * ENTRY_BYTES;
 
 // From any top on: its own two words, and the three of the next entry.
-const _: () = assert!(cfg!(loom) || CACHE_BYTES >= (1 << u16::BITS) - 1 + 2 * ENTRY_BYTES);
+const _: () = assert!(cfg!(loom) || CACHE_BYTES >= TOP_BYTES_MAX + 2 * ENTRY_BYTES);
 
 /// Bins, of which only the first ones have a class: any byte is the number of one.
 const BINS: usize = 1 << u8::BITS;
@@ -44,31 +53,36 @@ const FULL: u64 = u64::MAX;
 /// Where a class's entries lie.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Bytes from the first entry of all to the place below the class's lowest.
+    /// Steps from the first entry of all to the place below the class's lowest.
     below: u16,
     /// Number of entries.
     entries: u16,
+    /// Entries that an empty cache is refilled with: fewer, as what a program needs once would be written for nothing, and
+    /// as many can be freed at once.
+    refill: u16,
 }
 
-/// Fewer entries of longer slots.
-const fn entries_of(class: usize) -> usize {
-    let entries = match LAYOUTS[class].size {
-        0..=128 => 128,
-        129..=512 => 40,
-        513..=2048 => 16,
-        2049..=8192 => 24,
-        _ => 18,
-    };
-    if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
+/// Entries of a class, and of a refill: fewer of longer slots.
+const fn entries_of(class: usize) -> (u16, u16) {
+    if cfg!(loom) {
+        return (ENTRIES_MAX as u16, ENTRIES_MAX as u16 / 2);
+    }
+    match LAYOUTS[class].size {
+        0..=128 => (ENTRIES_MAX as u16, 64),
+        129..=512 => (64, 32),
+        513..=2048 => (32, 16),
+        2049..=8192 => (24, 12),
+        _ => (18, 9),
+    }
 }
 
 static PLACES: [Place; CLASSES] = {
-    let mut places = [Place { below: 0, entries: 0 }; CLASSES];
+    let mut places = [Place { below: 0, entries: 0, refill: 0 }; CLASSES];
     let (mut class, mut below) = (0, 0);
     while class < CLASSES {
-        let entries = entries_of(class);
-        places[class] = Place { below: below as u16, entries: entries as u16 };
-        below += (entries + 1) * ENTRY_BYTES;
+        let (entries, refill) = entries_of(class);
+        places[class] = Place { below: below as u16, entries, refill };
+        below += (entries as usize + 1) * ENTRY_STEPS as usize;
         assert!(below <= 1 << u16::BITS, "all entries lie where a top can");
         class += 1;
     }
@@ -77,12 +91,13 @@ static PLACES: [Place; CLASSES] = {
 
 /// Bytes from the first entry of all to a class's entry at `index`.
 #[inline(always)]
-fn place(class: usize, index: usize) -> u16 {
-    PLACES[class].below + ((index + 1) * ENTRY_BYTES) as u16
+fn place(class: usize, index: usize) -> usize {
+    usize::from(PLACES[class].below) * STEP_BYTES + (index + 1) * ENTRY_BYTES
 }
 
-/// The classes of requests by their granules: so that what no flipped bit may change lies in no heap.
-static SHORT: [u8; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
+/// The classes of requests by their granules: so that what no flipped bit may change lies in no heap. Each crate that looks
+/// there has its own, beside its code.
+const SHORT: &[u8; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1] = &{
     let mut table = [0; SLOT_BYTES_MAX / SLOT_BYTES_MIN + 1];
     table[0] = NOTHING as u8;
     let mut granules = 1;
@@ -116,7 +131,7 @@ pub(crate) struct Caches {
     entries: UnsafeCell<[u64; CACHE_BYTES / 8]>,
     /// For each class the owner word of the heap's superblocks.
     owners: UnsafeCell<[u64; BINS]>,
-    /// For each class the bytes from the first entry of all to its top one.
+    /// For each class the steps from the first entry of all to its top one.
     tops: UnsafeCell<[u16; BINS]>,
 }
 
@@ -168,17 +183,17 @@ impl Caches {
     /// The top entry was taken.
     #[inline(always)]
     pub(crate) fn pop(&self, class: u8) {
-        self.move_top(class, (ENTRY_BYTES as u16).wrapping_neg());
+        self.move_top(class, ENTRY_STEPS.wrapping_neg());
     }
 
     /// Adds to a top where it lies: an atomic load and store, though no other thread is here, as a compiler
     /// keeps them apart from the read before.
     #[inline(always)]
-    fn move_top(&self, class: u8, bytes: u16) {
+    fn move_top(&self, class: u8, steps: u16) {
         let top = self.tops.get().cast::<u16>().wrapping_add(usize::from(class));
         // SAFETY: one of the tops, of this thread alone.
         let top = unsafe { AtomicU16::from_ptr(top) };
-        top.store(top.load(Relaxed).wrapping_add(bytes), Relaxed);
+        top.store(top.load(Relaxed).wrapping_add(steps), Relaxed);
     }
 
     #[inline(always)]
@@ -186,14 +201,24 @@ impl Caches {
         self.entries.get().wrapping_byte_add(place).cast()
     }
 
-    /// What lies at `top`: an entry, if `address` is the granule's.
+    /// The first word at `top`: an entry's granule, if [the address](Self::address_at) is the granule's.
     #[inline(always)]
-    pub(crate) fn read(&self, top: u16) -> CachedSlot {
-        let at = self.at(usize::from(top));
+    pub(crate) fn granule_at(&self, top: u16) -> usize {
+        self.word_at(top, 0)
+    }
+
+    /// The second word at `top`, as [`granule_at`](Self::granule_at).
+    #[inline(always)]
+    pub(crate) fn address_at(&self, top: u16) -> usize {
+        self.word_at(top, 1)
+    }
+
+    #[inline(always)]
+    fn word_at(&self, top: u16, index: usize) -> usize {
+        let at = self.at(usize::from(top) * STEP_BYTES).wrapping_add(index);
         // SAFETY: any top and the two words from it on lie in the array, which this thread alone uses. A
         // top that was overwritten may be no multiple of 8.
-        let [granule, address] = unsafe { [at.read_unaligned(), at.add(1).read_unaligned()] };
-        CachedSlot { granule: granule as usize, address: address as usize }
+        unsafe { at.read_unaligned() as usize }
     }
 
     /// Writes an entry.
@@ -203,22 +228,29 @@ impl Caches {
     #[inline(always)]
     unsafe fn write(&self, place: usize, entry: CachedSlot) {
         let at = self.at(place);
-        // SAFETY: as for `read`, as the caller says.
+        // SAFETY: as for `word_at`, as the caller says.
         unsafe {
             at.write_unaligned(entry.granule as u64);
             at.add(1).write_unaligned(entry.address as u64);
         }
     }
 
+    /// Returns true if there is room for another slot.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, class: u8) -> bool {
+        let top = usize::from(self.top(class)) * STEP_BYTES + ENTRY_BYTES;
+        // SAFETY: the third word of an entry beyond the top.
+        unsafe { self.at(top).add(2).read_unaligned() == 0 }
+    }
+
     /// Puts a slot on top, and returns true, if there is room for it.
     #[inline(always)]
     pub(crate) fn push(&self, class: u8, entry: CachedSlot) -> bool {
-        let top = usize::from(self.top(class)) + ENTRY_BYTES;
-        // SAFETY: the third word of an entry beyond the top.
-        if unsafe { self.at(top).add(2).read_unaligned() } != 0 {
+        if !self.has_room(class) {
             return false;
         }
-        self.move_top(class, ENTRY_BYTES as u16);
+        let top = usize::from(self.top(class)) * STEP_BYTES + ENTRY_BYTES;
+        self.move_top(class, ENTRY_STEPS);
         // SAFETY: an entry beyond the top.
         unsafe { self.write(top, entry) };
         true
@@ -226,21 +258,28 @@ impl Caches {
 
     /// Number of entries of a class; `None` if its top was overwritten.
     pub(crate) fn len(&self, class: usize) -> Option<usize> {
-        let Place { below, entries } = PLACES[class];
-        let bytes = usize::from(self.top(class as u8).checked_sub(below)?);
-        let len = bytes / ENTRY_BYTES;
-        (bytes % ENTRY_BYTES == 0 && len <= usize::from(entries)).then_some(len)
+        let Place { below, entries, .. } = PLACES[class];
+        let steps = self.top(class as u8).checked_sub(below)?;
+        let len = steps / ENTRY_STEPS;
+        (steps % ENTRY_STEPS == 0 && len <= entries).then_some(len.into())
     }
 
     /// The entry at `index` from the lowest on.
     #[inline(always)]
     pub(crate) fn get(&self, class: usize, index: usize) -> CachedSlot {
-        self.read(place(class, index))
+        let at = self.at(place(class, index));
+        // SAFETY: a place of the table.
+        let [granule, address] = unsafe { [at.read(), at.add(1).read()] };
+        CachedSlot { granule: granule as usize, address: address as usize }
     }
 
     /// The top entry was not one: leaves it out, or all if the top is none of the class's. Returns false if
     /// the cache is empty.
     pub(crate) fn leave_out(&self, class: usize) -> bool {
+        // As nearly always.
+        if self.top(class as u8) == PLACES[class].below {
+            return false;
+        }
         let len = self.len(class).unwrap_or(0);
         self.set_len(class, len.saturating_sub(1));
         len != 0
@@ -259,7 +298,7 @@ impl Caches {
     }
 
     fn set_len(&self, class: usize, len: usize) {
-        let top = PLACES[class].below + (len * ENTRY_BYTES) as u16;
+        let top = PLACES[class].below + len as u16 * ENTRY_STEPS;
         self.set_top(class as u8, top);
     }
 
@@ -269,16 +308,18 @@ impl Caches {
         for index in 0..self.len(class).unwrap_or(0) {
             let entry = self.get(class, index);
             if !leaves(entry) {
-                self.set(class, kept, entry);
+                if kept != index {
+                    self.set(class, kept, entry);
+                }
                 kept += 1;
             }
         }
         self.set_len(class, kept);
     }
 
-    /// Half of a class's entries: as many as an empty cache is refilled with.
-    pub(crate) fn half(class: usize) -> usize {
-        usize::from(PLACES[class].entries) / 2
+    /// As many entries as an empty cache is refilled with.
+    pub(crate) fn refill_of(class: usize) -> usize {
+        PLACES[class].refill.into()
     }
 
     /// Sets entries of an empty cache from below `index` down, which has them once it is
@@ -292,7 +333,7 @@ impl Caches {
         bounded: bool,
         entries: impl Iterator<Item = CachedSlot>,
     ) -> usize {
-        let mut at = usize::from(place(class, index));
+        let mut at = place(class, index);
         for entry in entries {
             at = at.wrapping_sub(ENTRY_BYTES);
             index -= 1;
@@ -310,7 +351,7 @@ impl Caches {
     #[inline(always)]
     fn set(&self, class: usize, index: usize, entry: CachedSlot) {
         // SAFETY: a place of the table.
-        unsafe { self.write(usize::from(place(class, index)), entry) };
+        unsafe { self.write(place(class, index), entry) };
     }
 
     /// Gives an empty cache the entries that were set, those of `first..end`.
@@ -335,7 +376,7 @@ impl Caches {
     pub(crate) fn is_marked(&self, class: usize) -> bool {
         let entries = usize::from(PLACES[class].entries);
         // SAFETY: as for `mark`.
-        let mark = |index| unsafe { self.at(usize::from(place(class, index))).add(2).read() };
+        let mark = |index| unsafe { self.at(place(class, index)).add(2).read() };
         let high = mark(entries - 1);
         let mut lower = 0..entries - 2;
         lower.all(|index| mark(index) == 0)
@@ -345,7 +386,7 @@ impl Caches {
 
     fn mark(&self, class: usize, index: usize, mark: u64) {
         // SAFETY: the third word of an entry, as for `write`.
-        unsafe { self.at(usize::from(place(class, index))).add(2).write(mark) };
+        unsafe { self.at(place(class, index)).add(2).write(mark) };
     }
 }
 
@@ -374,7 +415,8 @@ mod tests {
 
     /// What the top says, if it is believed.
     fn top(caches: &Caches, class: usize) -> Option<CachedSlot> {
-        let read = caches.read(caches.top(class as u8));
+        let top = caches.top(class as u8);
+        let read = CachedSlot { granule: caches.granule_at(top), address: caches.address_at(top) };
         (read == slot(read.granule)).then_some(read)
     }
 
@@ -399,14 +441,21 @@ mod tests {
         }
         let entries = |size: usize| PLACES[class_of(size)].entries;
         let sizes = [16, 128, 144, 512, 576, 2048, 2304, 8192, 9216, SLOT_BYTES_MAX];
-        assert_eq!(sizes.map(entries), [128, 128, 40, 40, 16, 16, 24, 24, 18, 18]);
-        assert!((0..CLASSES).all(|class| 2 * Caches::half(class) == PLACES[class].entries.into()));
+        assert_eq!(sizes.map(entries), [256, 256, 64, 64, 32, 32, 24, 24, 18, 18]);
+        // A refill leaves room, below the marks, for as many frees.
+        assert!(
+            (0..CLASSES).all(|class| 2 * Caches::refill_of(class) <= PLACES[class].entries.into())
+        );
         // Below a class's lowest entry is a place that is no other's.
         for (class, next) in
             PLACES.iter().enumerate().skip(1).map(|(class, next)| (class - 1, next))
         {
             let highest = place(class, usize::from(PLACES[class].entries) - 1);
-            assert_eq!(next.below, highest + ENTRY_BYTES as u16, "class {class}");
+            assert_eq!(
+                usize::from(next.below) * STEP_BYTES,
+                highest + ENTRY_BYTES,
+                "class {class}"
+            );
         }
     }
 
@@ -415,7 +464,7 @@ mod tests {
     #[test]
     fn entries_are_set_downwards_as_far_as_there_is_room() {
         for class in [0, 9, 30, CLASSES - 1] {
-            let half = Caches::half(class);
+            let half = Caches::refill_of(class);
             for (given, bounded) in [(half, false), (half, true), (half + 3, true), (2, true)] {
                 let caches = begun();
                 let mut slots = (1..=given).map(slot);
@@ -528,7 +577,7 @@ mod tests {
             }
             for (word, bit) in (0..3).flat_map(|word| (0..64).map(move |bit| (word, bit))) {
                 let caches = fill();
-                let at = caches.at(usize::from(place(class, 2))).wrapping_add(word);
+                let at = caches.at(place(class, 2)).wrapping_add(word);
                 // SAFETY: a word of the class's top entry.
                 unsafe { at.write(at.read() ^ 1 << bit) };
                 assert_eq!(top(&caches, class).is_some(), word == 2, "word {word}, bit {bit}");

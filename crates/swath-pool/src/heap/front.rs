@@ -9,9 +9,9 @@ use lock_api::RawMutex;
 use crate::heap::cache::{CachedSlot, short_class};
 use crate::heap::short::ShortRuns;
 use crate::heap::slot::HeapSlot;
-use crate::pool::buffer_pool::BufferPool;
+use crate::pool::buffer_pool::{BlockPlace, BufferPool};
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{UNIT_BYTES, UNIT_GRANULES_SHIFT};
+use crate::superblock::class::{LAYOUTS, SuperblockLayout, UNIT_BYTES, UNIT_GRANULES_SHIFT};
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -46,6 +46,13 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         Self { slot, pool, borrowed: PhantomData }
     }
 
+    /// Returns true if it is that of the heap in `slot`.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_of(self, slot: NonNull<HeapSlot>) -> bool {
+        self.slot == slot
+    }
+
     #[inline(always)]
     fn slot(self) -> &'m HeapSlot {
         // SAFETY: `new` says so.
@@ -53,7 +60,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     }
 
     /// Allocates `size` bytes at a multiple of 16, if the size is short but not 0, and the cache of its
-    /// class has a slot: 25 instructions. Else nothing has changed.
+    /// class has a slot: 24 instructions. Else nothing has changed.
     #[inline(always)]
     pub fn allocate(self, size: usize) -> Option<NonNull<u8>> {
         self.take(short_class(size)?)
@@ -64,18 +71,19 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     pub(crate) fn take(self, class: u8) -> Option<NonNull<u8>> {
         let caches = &self.slot().caches;
         let top = caches.top(class);
-        let CachedSlot { granule, address } = caches.read(top);
-        // SAFETY: the pool is there, as `new` says, or is `NOTHING`, of which this is some pointer.
-        let block = unsafe { BufferPool::granule_start(self.pool, granule) };
-        if block.addr() != address {
+        // The block is what was read, for which it need not wait that the two were found to say the same.
+        let address = caches.address_at(top);
+        // SAFETY: the pool is there, as `new` says, or is `NOTHING`, which has some first byte.
+        let slot = unsafe { BufferPool::cached_slot_of(self.pool, address) };
+        if caches.granule_at(top) != slot.granule {
             return None;
         }
         // SAFETY: a granule of the arena: its address was written with it, in a cache of a heap of the pool.
-        let word = unsafe { (*self.pool).live().word_unchecked(granule) };
-        word.store(word.load(Relaxed) | 1 << (granule % 64), Relaxed);
+        let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
+        word.store(word.load(Relaxed) | 1 << (slot.granule % 64), Relaxed);
         caches.pop(class);
         // SAFETY: as above: no granule of the arena lies at address 0.
-        Some(unsafe { NonNull::new_unchecked(block) })
+        Some(unsafe { NonNull::new_unchecked(BufferPool::place_at(self.pool, address)) })
     }
 
     /// Allocates `size` bytes, more than the longest slot's, at a multiple of 16: a segment that the heap has kept, if
@@ -93,7 +101,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     }
 
     /// Frees `block`, if it is a block in use of one of the heap's superblocks that has no returned slots to
-    /// collect: 33 instructions. Any pointer may be tried.
+    /// collect: 31 instructions. Any pointer may be tried.
     ///
     /// # Safety
     /// The block is not used after, if it was freed.
@@ -117,18 +125,72 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     /// As for [`free`](Self::free).
     #[inline(always)]
     unsafe fn free_if(self, block: *mut u8, is_of: impl FnOnce(u8) -> bool) -> Freed {
-        // SAFETY: as for `take`.
-        let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
-        // SAFETY: as above; `NOTHING` has no granules.
-        let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
-        let Some(superblock) = superblock else { return Freed::No };
-        let front = superblock.front();
-        let class = Owner(front as u32).class();
-        if front != self.slot().caches.owner(class) || !is_of(class) {
-            return Freed::No;
+        match self.own(block.addr()) {
+            // SAFETY: it lies in the arena.
+            Some((class, slot)) if is_of(class) => unsafe { self.free_own(class, slot) },
+            _ => Freed::No,
         }
-        // SAFETY: the granule lies in the arena: its unit has a record.
-        unsafe { self.free_own(class, slot) }
+    }
+
+    /// What begins at an address, with its class, if that lies in one of the heap's superblocks that has no returned slots
+    /// to collect.
+    #[inline(always)]
+    fn own(self, address: usize) -> Option<(u8, CachedSlot)> {
+        // SAFETY: as for `take`.
+        let slot = unsafe { BufferPool::cached_slot_of(self.pool, address) };
+        // SAFETY: as above; `NOTHING` has no granules.
+        let front = unsafe { BufferPool::claim_of(self.pool, slot) }?.front();
+        let class = Owner(front as u32).class();
+        (front == self.slot().caches.owner(class)).then_some((class, slot))
+    }
+
+    /// Makes `block` at least `size` bytes long, if [`free`](Self::free) would free it: where it is, or in a slot that the
+    /// cache of its class has. Returns where it is now; else nothing has changed. Any pointer may be tried.
+    ///
+    /// # Safety
+    /// If the block was in use, it is used after only where it lies then, and no other thread uses it meanwhile.
+    #[inline(always)]
+    pub unsafe fn resize(self, block: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
+        let (class, slot) = self.own(block.addr().get())?;
+        // SAFETY: the pool is there, and has the slot.
+        if !unsafe { &*self.pool }.live().has(slot.granule) {
+            return None;
+        }
+        let old = LAYOUTS.get(usize::from(class))?.size as usize;
+        let new = short_class(size)?;
+        if is_served_in(old, size, new == class) {
+            return Some(block);
+        }
+        let caches = &self.slot().caches;
+        if !caches.has_room(class) {
+            return None;
+        }
+        let moved = self.take(new)?;
+        // SAFETY: both are blocks in use, different ones, and at least so long.
+        unsafe { block.copy_to_nonoverlapping(moved, old.min(size)) };
+        // SAFETY: it lies in the arena. It was in use a moment ago, and there is room.
+        let _ = unsafe { self.free_own(class, slot) };
+        // Who still writes to the old place meets no other's block so soon.
+        caches.bury(class.into());
+        Some(moved)
+    }
+
+    /// Returns the place of `block`, if [`free`](Self::free) would free it and superblocks of its class have one unit. Any
+    /// pointer may be tried.
+    #[inline(always)]
+    pub(crate) fn place_of(self, block: NonNull<u8>) -> Option<BlockPlace> {
+        let address = block.addr().get();
+        let (class, slot) = self.own(address)?;
+        let SuperblockLayout { size, units, .. } = *LAYOUTS.get(usize::from(class))?;
+        // SAFETY: the pool is there, and has the slot.
+        if units != 1 || !unsafe { &*self.pool }.live().has(slot.granule) {
+            return None;
+        }
+        let len_bytes = size as usize;
+        // The arena lies at a multiple of a unit.
+        let is_first = address % UNIT_BYTES < len_bytes;
+        let before = NonNull::new(block.as_ptr().wrapping_sub(len_bytes)).filter(|_| !is_first);
+        Some(BlockPlace { len_bytes, is_segment: false, before })
     }
 
     /// Makes a slot whose free found the cache [full](Freed::Full) free with its superblock, and returns true if nothing is
@@ -147,25 +209,35 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         superblock.owner().is_superblock() && !superblock.free_slot(superblock.position(within))
     }
 
-    /// Frees `block` and returns true, if it is a slot in use that begins in the first unit of another heap's superblock. Else
-    /// nothing has changed. Any pointer may be tried.
+    /// Frees `block`, if it is a slot in use that begins in the first unit of another heap's superblock, or of one of this
+    /// heap that has returned slots to collect. Any pointer may be tried.
     ///
     /// # Safety
     /// As for [`free`](Self::free).
     #[inline(always)]
-    pub unsafe fn return_slot(self, block: *mut u8) -> bool {
+    pub unsafe fn free_shared(self, block: *mut u8) -> Freed {
         // SAFETY: as for `take`.
-        let granule = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) }.granule;
+        let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
         // SAFETY: as above; `NOTHING` has no granules.
-        let superblock = unsafe { BufferPool::superblock_at(self.pool, granule) };
-        let Some(superblock) = superblock else { return false };
+        let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
+        let Some(superblock) = superblock else { return Freed::No };
         let owner = superblock.owner();
-        if !owner.is_superblock() || u64::from(owner.0) == self.slot().caches.owner(owner.class()) {
-            return false;
+        if !owner.is_superblock() {
+            return Freed::No;
         }
-        let index = (granule >> UNIT_GRANULES_SHIFT) as u32;
         // SAFETY: a record is one of a pool.
-        unsafe { &*self.pool }.free_remote(index, superblock, granule)
+        let pool = unsafe { &*self.pool };
+        let index = (slot.granule >> UNIT_GRANULES_SHIFT) as u32;
+        if u64::from(owner.0) != self.slot().caches.owner(owner.class()) {
+            let freed = pool.free_remote(index, superblock, slot.granule);
+            return if freed { Freed::Done } else { Freed::No };
+        }
+        let position = superblock.position(slot.granule % (1 << UNIT_GRANULES_SHIFT));
+        if superblock.queued() == 0 || pool.returned_bits(index).has(position) {
+            return Freed::No;
+        }
+        // SAFETY: the granule lies in the arena: its unit has a record.
+        unsafe { self.free_own(owner.class(), slot) }
     }
 
     /// Ends the segment that `block` is, keeps its units and returns true, if it is a short one for which the heap has room:
@@ -216,17 +288,24 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         // SAFETY: as the caller says.
         let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
         let live = word.load(Relaxed);
-        let rest = live & !(1 << (slot.granule % 64));
-        if rest == live {
+        let bit = (slot.granule % 64) as u32;
+        if live >> bit & 1 == 0 {
             return Freed::No;
         }
-        word.store(rest, Relaxed);
+        // A rotation, which is the processor's instruction for one bit of a word, as the shift is above.
+        word.store(live & (!1_u64).rotate_left(bit), Relaxed);
         if self.slot().caches.push(class, slot) {
             Freed::Done
         } else {
             Freed::Full(Unplaced(slot.granule))
         }
     }
+}
+
+/// Returns true if a block in a slot of `old` bytes serves `size` bytes where it is: more would be lost by rounding than by a
+/// copy's time only if less than half were used, of another class.
+pub(crate) fn is_served_in(old: usize, size: usize, is_same_class: bool) -> bool {
+    size <= old && (size > old / 2 || is_same_class)
 }
 
 /// The result of a free by a [`Front`].

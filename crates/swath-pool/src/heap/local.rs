@@ -23,7 +23,7 @@ use crate::error::{BufferAllocateError, BufferFreeError};
 use crate::heap::cache::{CachedSlot, Caches, ENTRIES_MAX, short_class};
 use crate::heap::front::{Freed, Front, Unplaced};
 use crate::heap::slot::{HeapSlot, Partial};
-use crate::pool::buffer_pool::{BufferPool, Found};
+use crate::pool::buffer_pool::{BlockPlace, BufferPool, Found};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{
     CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, STARTS, SuperblockLayout,
@@ -132,6 +132,25 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             .ok_or(BufferAllocateError { size_bytes: size, align_bytes: align })
     }
 
+    /// Returns the place of a block in use, as [`BufferPool::place_of`] does: quickly, if it is a slot of this heap.
+    ///
+    /// # Errors
+    /// [`BufferFreeError`], as for a free.
+    #[inline]
+    pub fn place_of(&self, block: NonNull<u8>) -> Result<BlockPlace, BufferFreeError> {
+        self.front().place_of(block).map_or_else(|| self.pool.place_of(block), Ok)
+    }
+
+    /// Returns the place of a block that was just allocated, as [`BufferPool::place_of_new`] does: quickly, if it is a slot
+    /// of this heap.
+    ///
+    /// # Errors
+    /// [`BufferFreeError`], as for a free, but not of a slot that is free.
+    #[inline]
+    pub fn place_of_new(&self, block: NonNull<u8>) -> Result<BlockPlace, BufferFreeError> {
+        self.front().place_of(block).map_or_else(|| self.pool.place_of_new(block), Ok)
+    }
+
     #[inline(always)]
     pub(crate) fn front(&self) -> Front<'p, 'm, L, S> {
         // SAFETY: the slot is this heap's, of this pool.
@@ -217,7 +236,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             address: arena.wrapping_add(granule << GRANULE_SHIFT),
         };
         // The first slots come on top.
-        let (caches, half) = (&self.slot.caches, Caches::half(class));
+        let (caches, half) = (&self.slot.caches, Caches::refill_of(class));
         let (mut open, mut lowest) = (superblock.open.load(Relaxed), half);
         while open != 0 && lowest != 0 {
             let word = open.trailing_zeros() as usize % WORDS;
@@ -442,27 +461,28 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// Makes the slots in all caches free with their superblocks.
     fn flush(&self) {
-        for class in 0..CLASSES {
-            let mut due = ([0; ENTRIES_MAX], 0);
+        let mut due = [0; ENTRIES_MAX];
+        for class in (0..CLASSES).filter(|&class| self.slot.caches.len(class) != Some(0)) {
+            let (owner, mut count) = (self.owner(class), 0);
             self.slot.caches.drain(class, |entry| {
-                if let Some(index) = self.put_back(class, entry) {
-                    due.0[due.1] = index;
-                    due.1 += 1;
+                if let Some(index) = self.put_back(owner, entry) {
+                    due[count] = index;
+                    count += 1;
                 }
                 true
             });
             // Only now: a superblock that leaves takes all its slots along.
-            due.0[..due.1].iter().for_each(|&index| self.at_mark(index));
+            due[..count].iter().for_each(|&index| self.at_mark(index));
         }
     }
 
-    /// Makes a slot that left the cache of `class` free with its superblock, and returns that if something is
-    /// to be done with it.
-    fn put_back(&self, class: usize, entry: CachedSlot) -> Option<u32> {
+    /// Makes a slot that left the cache of a class, with this owner's word, free with its superblock, and returns that if
+    /// something is to be done with it.
+    fn put_back(&self, owner: Owner, entry: CachedSlot) -> Option<u32> {
         let (index, superblock) = self.pool.first_of(entry.granule)?;
         // What was overwritten is nobody's.
         let told = self.pool.start_of(entry.granule) == entry.address;
-        let is_own = superblock.owner() == self.owner(class) && told;
+        let is_own = superblock.owner() == owner && told;
         let position = self.pool.position(index, entry.granule);
         (is_own && superblock.free_slot(position)).then_some(index)
     }
@@ -507,11 +527,17 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// Moves a superblock, which is in no list, to the global heap, with the slots of it that are at hand.
     fn give(&self, class: usize, index: u32) {
+        let superblock = &self.pool.superblocks()[index as usize];
+        // By their count and by their bits: then none is at hand.
+        if superblock.used() == 0 && superblock.has_all_free(class) {
+            return self.pool.receive_locked(index);
+        }
+        let owner = self.owner(class);
         self.slot.caches.drain(class, |entry| {
             let unit = entry.granule >> UNIT_GRANULES_SHIFT;
             let is_in = unit.wrapping_sub(index as usize) < LAYOUTS[class].units as usize;
             if is_in {
-                self.put_back(class, entry);
+                self.put_back(owner, entry);
             }
             is_in
         });

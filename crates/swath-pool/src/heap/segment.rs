@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::error::{BufferAllocateError, BufferFreeError, BufferResizeError};
+use crate::heap::front::is_served_in;
 use crate::heap::kept::SEGMENT_UNITS_MAX;
 use crate::heap::local::LocalHeap;
 use crate::heap::run::Run;
@@ -170,7 +171,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn fits(&self, index: u32, found: Found, old: usize, size: usize, align: usize) -> bool {
         match found {
             Found::Slot(_) => {
-                size <= old && (size > old / 2 || class_for(size, align) == class_for(old, align))
+                is_served_in(old, size, class_for(size, align) == class_for(old, align))
             }
             Found::Segment => class_for(size, align).is_none() && self.resize_segment(index, size),
         }

@@ -14,6 +14,7 @@ use crate::options::BufferOptions;
 use crate::pool::global::Global;
 use crate::pool::storage::{Storage, dirty_words};
 use crate::source::segment_source::{MakeUsable, SegmentSource};
+use crate::superblock::claim::Claim;
 use crate::superblock::class::{
     GRANULE_SHIFT, SLOT_BYTES_MIN, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT, class_for,
     slot_bytes,
@@ -32,6 +33,14 @@ struct Base(*mut u8);
 unsafe impl Send for Base {}
 // SAFETY: as above.
 unsafe impl Sync for Base {}
+
+/// A place before the table of claims.
+struct ClaimZero(*const Claim);
+
+// SAFETY: it leads to claims, which are all threads'.
+unsafe impl Send for ClaimZero {}
+// SAFETY: as above.
+unsafe impl Sync for ClaimZero {}
 
 /// What starts at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,9 +66,13 @@ pub struct BlockPlace {
 #[repr(align(64))]
 struct Tables<'m> {
     base: Base,
+    /// The claim to the unit of address 0, if there were one: of an address's unit it lies so many behind it as units of
+    /// the address space lie before the unit.
+    claim_zero: ClaimZero,
     superblocks: &'m [Superblock],
     returned: &'m [Returned],
     live: LiveBits<'m>,
+    claims: &'m [Claim],
     /// Granules of the arena.
     granules: usize,
     heaps: &'m [HeapSlot],
@@ -133,16 +146,20 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         options: BufferOptions,
     ) -> Result<Self, BufferPoolError> {
         Self::refuse(base, &storage, options)?;
-        let Storage { superblocks, returned, live, heaps, dirty } = storage;
+        let Storage { superblocks, returned, live, claims, heaps, dirty } = storage;
         let live = LiveBits::new(live);
         let granules = superblocks.len() << UNIT_GRANULES_SHIFT;
         let dirty = &mut dirty[..dirty_words(superblocks.len())];
         Ok(Self {
             tables: Tables {
                 base: Base(base.as_ptr()),
+                claim_zero: ClaimZero(
+                    claims.as_ptr().wrapping_sub(base.addr().get() >> UNIT_SHIFT),
+                ),
                 superblocks,
                 returned,
                 live,
+                claims,
                 granules,
                 heaps,
             },
@@ -162,7 +179,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         storage: &Storage<'m>,
         options: BufferOptions,
     ) -> Result<(), BufferPoolError> {
-        let Storage { superblocks, returned, live, heaps, dirty } = storage;
+        let Storage { superblocks, returned, live, claims, heaps, dirty } = storage;
         let (address, units) = (base.addr().get(), superblocks.len());
         if !address.is_multiple_of(UNIT_BYTES) {
             return Err(BufferPoolError::Misaligned { address });
@@ -179,6 +196,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
         if live.len() < units {
             return Err(BufferPoolError::LiveTooShort { needed: units, given: live.len() });
+        }
+        if claims.len() < units {
+            return Err(BufferPoolError::ClaimsTooShort { needed: units, given: claims.len() });
         }
         let needed = dirty_words(units);
         if dirty.len() < needed {
@@ -224,6 +244,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 
     #[inline]
+    pub(crate) fn claims(&self) -> &'m [Claim] {
+        self.tables.claims
+    }
+
+    #[inline]
     pub(crate) fn heaps(&self) -> &'m [HeapSlot] {
         self.tables.heaps
     }
@@ -256,6 +281,16 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         base.wrapping_byte_add(granule.rotate_left(GRANULE_SHIFT))
     }
 
+    /// Returns what lies at an address of the arena.
+    ///
+    /// # Safety
+    /// As for [`granule_start`](Self::granule_start).
+    #[inline(always)]
+    pub(crate) unsafe fn place_at(pool: *const Self, address: usize) -> *mut u8 {
+        // SAFETY: as the caller says.
+        unsafe { (*pool).tables.base.0 }.with_addr(address)
+    }
+
     /// Returns the granule that begins at an address, as an entry of a cache; outside the arena if none does.
     ///
     /// # Safety
@@ -265,6 +300,23 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         // SAFETY: as the caller says.
         let offset = address.wrapping_sub(unsafe { (*pool).tables.base.0 }.addr());
         CachedSlot { granule: offset.rotate_right(GRANULE_SHIFT), address }
+    }
+
+    /// Returns the claim to the unit in which a slot lies, if that is in the arena: a multiplication, or a wait for the
+    /// granule's number, would be in the way from a free to the next allocation, which takes what was freed.
+    ///
+    /// # Safety
+    /// As for [`granule_start`](Self::granule_start), and the slot is [one](Self::cached_slot_of) of this pool.
+    #[inline(always)]
+    pub(crate) unsafe fn claim_of(pool: *const Self, slot: CachedSlot) -> Option<&'m Claim> {
+        // SAFETY: as the caller says.
+        if slot.granule >= unsafe { (*pool).tables.granules } {
+            return None;
+        }
+        // SAFETY: as above.
+        let zero = unsafe { (*pool).tables.claim_zero.0 };
+        // SAFETY: a pool with granules is one, with a claim for each unit of so many granules.
+        Some(unsafe { &*zero.wrapping_add(slot.address >> UNIT_SHIFT) })
     }
 
     /// Returns the record of the unit in which a granule lies.

@@ -9,10 +9,11 @@ use crate::heap::slot::Overwritten;
 use crate::pool::buffer_pool::BufferPool;
 use crate::pool::global::Global;
 use crate::source::segment_source::SegmentSource;
+use crate::superblock::claim::CLOSED;
 use crate::superblock::class::{CLASSES, LAYOUTS, STARTS, UNIT_GRANULES_SHIFT, word_of};
 use crate::superblock::list::List;
 use crate::superblock::owner::{Owner, Role};
-use crate::superblock::record::{CLOSED, Superblock};
+use crate::superblock::record::Superblock;
 
 /// An invariant that does not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -200,7 +201,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let owner = Owner::of(heap, class);
         ensure(unit, superblock.owner() == owner, "an owner, a class and their parity")?;
         for inside in unit..unit + layout.units {
-            let front = self.superblocks()[inside as usize].front();
+            let front = self.claims()[inside as usize].front();
             let is_open = front == owner.0.into() && heap != 0 && superblock.queued() == 0;
             ensure(inside, is_open || front == CLOSED, "the front that frees its slots")?;
         }

@@ -12,10 +12,11 @@ use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::{BufferPool, Found};
 use crate::pool::global::Global;
 use crate::source::segment_source::SegmentSource;
+use crate::superblock::claim::CLOSED;
 use crate::superblock::class::{CLASSES, LAYOUTS, UNIT_GRANULES_SHIFT};
 use crate::superblock::list::ReturnList;
 use crate::superblock::owner::{Owner, Role};
-use crate::superblock::record::{CLOSED, Superblock};
+use crate::superblock::record::Superblock;
 
 /// The number of the global heap as an owner.
 const GLOBAL: u32 = 0;
@@ -161,20 +162,22 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// Says for all units of a superblock whose front may free their slots.
     fn set_fronts(&self, index: u32, front: u64) {
-        let superblocks = &self.superblocks()[index as usize..];
         // Of a record that was overwritten nobody knows how many units there are.
-        let units = superblocks[0].class().map_or(1, |class| LAYOUTS[class].units);
-        superblocks.iter().take(units as usize).for_each(|superblock| superblock.set_front(front));
+        let class = self.superblocks()[index as usize].class();
+        let units = class.map_or(1, |class| LAYOUTS[class].units);
+        let claims = self.claims()[index as usize..].iter().take(units as usize);
+        claims.for_each(|claim| claim.set_front(front));
     }
 
     /// Lets no front free slots of a superblock. Where that does it to others, too, since the record was overwritten,
     /// their next free opens them again.
     #[inline]
     fn close_front(&self, index: u32) {
-        let superblocks = &self.superblocks()[index as usize..];
-        superblocks[0].set_front(CLOSED);
-        let units = superblocks[0].units.load(Relaxed).min(LAYOUTS[CLASSES - 1].units);
-        superblocks.iter().take(units as usize).skip(1).for_each(|inner| inner.set_front(CLOSED));
+        let claims = &self.claims()[index as usize..];
+        claims[0].set_front(CLOSED);
+        let units = self.superblocks()[index as usize].units.load(Relaxed);
+        let units = units.min(LAYOUTS[CLASSES - 1].units);
+        claims.iter().take(units as usize).skip(1).for_each(|inner| inner.set_front(CLOSED));
     }
 
     /// Puts a superblock that was found on a list and has another owner on

@@ -1,6 +1,7 @@
 //! The tables that a caller supplies for a pool's metadata.
 
 use crate::heap::slot::HeapSlot;
+use crate::superblock::claim::Claim;
 use crate::superblock::live::Live;
 use crate::superblock::record::Superblock;
 use crate::superblock::returned::Returned;
@@ -13,8 +14,8 @@ use crate::superblock::returned::Returned;
 /// use swath_pool::{HeapSlot, Storage};
 ///
 /// let mut heaps = [HeapSlot::new()];
-/// let one = Storage { superblocks: &mut [], returned: &mut [], live: &mut [], heaps: &mut heaps, dirty: &mut [] };
-/// let two = Storage { superblocks: &mut [], returned: &mut [], live: &mut [], heaps: &mut heaps, dirty: &mut [] };
+/// let one = Storage { superblocks: &mut [], returned: &mut [], live: &mut [], claims: &mut [], heaps: &mut heaps, dirty: &mut [] };
+/// let two = Storage { superblocks: &mut [], returned: &mut [], live: &mut [], claims: &mut [], heaps: &mut heaps, dirty: &mut [] };
 /// drop((one, two));
 /// ```
 pub struct Storage<'m> {
@@ -24,7 +25,9 @@ pub struct Storage<'m> {
     pub returned: &'m mut [Returned],
     /// Live bits, 512 bytes for each unit, touched only for superblocks.
     pub live: &'m mut [Live],
-    /// Processor heaps, 67 KiB each, as many as there can be threads with one; touched only as far as classes
+    /// Claims of fronts to free slots, 8 bytes for each unit, touched only for superblocks.
+    pub claims: &'m mut [Claim],
+    /// Processor heaps, 131 KiB each, as many as there can be threads with one; touched only as far as classes
     /// are used.
     pub heaps: &'m mut [HeapSlot],
     /// Bits of free units whose memory is still there, and their seals: [`dirty_words`] words.
@@ -37,6 +40,7 @@ impl Storage<'_> {
         self.superblocks.fill_with(Superblock::new);
         self.returned.fill_with(Returned::new);
         self.live.fill_with(Live::new);
+        self.claims.fill_with(Claim::new);
         self.heaps.fill_with(HeapSlot::new);
         self.dirty.fill(0);
     }

@@ -101,6 +101,13 @@ impl<'m> LiveBits<'m> {
         }
     }
 
+    /// Returns true if any block begins in `units` units from `first` on.
+    pub(crate) fn any(self, first: u32, units: u32) -> bool {
+        let units = self.0.iter().skip(first as usize).take(units as usize);
+        let bits = units.flat_map(|unit| &unit.words).fold(0, |all, word| all | word.load(Relaxed));
+        bits != 0
+    }
+
     /// Blocks that begin in `units` units from `first` on.
     pub(crate) fn count(self, first: u32, units: u32) -> u32 {
         let units = self.0.iter().skip(first as usize).take(units as usize);

@@ -2,6 +2,7 @@
 //! are free. A thread that is not the owner returns slots without a lock.
 
 pub(crate) mod atomic;
+pub(crate) mod claim;
 pub(crate) mod class;
 pub(crate) mod list;
 pub(crate) mod live;

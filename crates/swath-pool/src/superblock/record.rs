@@ -37,7 +37,9 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::superblock::atomic::{Shared32, Shared64};
-use crate::superblock::class::{LAYOUTS, OPEN, STARTS, SuperblockLayout, WORDS, slot_at, word_of};
+use crate::superblock::class::{
+    LAYOUTS, OPEN, STARTS, SuperblockLayout, UNIT_GRANULES_SHIFT, WORDS, slot_at, word_of,
+};
 use crate::superblock::live::LiveBits;
 use crate::superblock::owner::Owner;
 use crate::superblock::returned::Returned;
@@ -50,18 +52,13 @@ use crate::superblock::returned::Returned;
 /// double free that met a return under way; `left + mark` is the number of slots
 /// that are not free, except for a current superblock, which is not counted;
 /// and those that came back to the
-/// global heap's superblock count as in use until it reads its list. For any unit: `front` is the owner's
-/// word of the superblock that the unit lies in, of which then no slot waits to be collected, except while a
-/// return is under way; or [`CLOSED`], or 0 where no superblock ever lay.
+/// global heap's superblock count as in use until it reads its list.
 #[repr(C, align(64))]
 pub struct Superblock {
     // What every thread reads.
     /// The owner in the low half; in the high half, for each 128 positions of
     /// `returned` that may have bits, one bit: the summary `queued`.
     state: Shared64,
-    /// The owner's word, if its [`Front`](crate::Front) may free slots of this unit, the first one or another; else
-    /// another number.
-    front: Shared64,
     pub(crate) slots: AtomicU32,
     pub(crate) inverse: AtomicU32,
     pub(crate) twos: AtomicU32,
@@ -73,7 +70,7 @@ pub struct Superblock {
     pub(crate) units: AtomicU32,
     /// The next superblock on the list of those with returned slots, plus one.
     pub(crate) link: Shared32,
-    _apart: [u32; 6],
+    _apart: [u32; 8],
     // What the owner writes.
     /// The words of `free` that may have bits.
     pub(crate) open: AtomicU64,
@@ -100,9 +97,6 @@ pub(crate) struct Collected {
     pub(crate) twice: u32,
 }
 
-/// Says that no front may free slots of a unit; no flipped bit makes it 0, which a front of no pool has.
-pub(crate) const CLOSED: u64 = 3 << 32;
-
 /// A free that was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Twice;
@@ -113,7 +107,6 @@ impl Superblock {
     pub fn new() -> Self {
         Self {
             state: Shared64::new(0),
-            front: Shared64::new(0),
             slots: AtomicU32::new(0),
             inverse: AtomicU32::new(0),
             twos: AtomicU32::new(0),
@@ -122,7 +115,7 @@ impl Superblock {
             _beside: [0; 2],
             units: AtomicU32::new(0),
             link: Shared32::new(0),
-            _apart: [0; 6],
+            _apart: [0; 8],
             open: AtomicU64::new(0),
             left: AtomicI32::new(0),
             mark: AtomicU32::new(0),
@@ -132,20 +125,6 @@ impl Superblock {
             _owned: 0,
             free: core::array::from_fn(|_| Shared64::new(0)),
         }
-    }
-
-    /// The owner's word, if its front may free slots of this unit; else another number.
-    #[inline(always)]
-    pub(crate) fn front(&self) -> u64 {
-        self.front.load(Relaxed)
-    }
-
-    /// Says whose front may free slots of this unit, or with [`CLOSED`] that none may.
-    ///
-    /// Who returns a slot closes it after it has set its bit of `queued`. Who opens it changes the same word after,
-    /// and sees that bit; or whoever sets one later sees that change, and closes it after it was opened.
-    pub(crate) fn set_front(&self, front: u64) {
-        self.front.store(front, Relaxed);
     }
 
     /// Returns the summary of returned slots, for whoever has just opened fronts.
@@ -278,12 +257,23 @@ impl Superblock {
         let slots = self.slots.load(Relaxed);
         // Of a record that was overwritten nothing is free.
         let Some(class) = self.class() else { return slots };
-        let free =
-            self.free.iter().zip(&STARTS[class]).enumerate().map(|(index, (word, starts))| {
-                let free = word.load(Relaxed) & starts;
-                (free & !live.among(first, index, LAYOUTS[class].shift, free)).count_ones()
-            });
+        let SuperblockLayout { units, shift, .. } = LAYOUTS[class];
+        // As nearly all are when their thread ends.
+        if self.has_all_free(class) && !live.any((first >> UNIT_GRANULES_SHIFT) as u32, units) {
+            return 0;
+        }
+        let words = self.free.iter().zip(&STARTS[class]);
+        let free = words.enumerate().map(|(index, (word, starts))| {
+            let free = word.load(Relaxed) & starts;
+            (free & !live.among(first, index, shift, free)).count_ones()
+        });
         slots.saturating_sub(free.sum())
+    }
+
+    /// Returns true if the bits of free slots say that all slots of this class are.
+    pub(crate) fn has_all_free(&self, class: usize) -> bool {
+        let mut words = self.free.iter().zip(&STARTS[class]);
+        words.all(|(word, starts)| word.load(Relaxed) & starts == *starts)
     }
 
     /// Sets the summary and the count from the bits, as the owner.

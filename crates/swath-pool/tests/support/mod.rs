@@ -169,6 +169,7 @@ pub(crate) struct Tables {
     pub(crate) superblocks: usize,
     pub(crate) returned: usize,
     pub(crate) live: usize,
+    pub(crate) claims: usize,
     pub(crate) heaps: usize,
     pub(crate) dirty: usize,
 }
@@ -194,6 +195,7 @@ pub(crate) fn arena(units: usize, heaps: usize, options: BufferOptions) -> Arena
         superblocks: Vec::leak((0..units).map(|_| Superblock::new()).collect()),
         returned: Vec::leak((0..units).map(|_| Returned::new()).collect()),
         live: Vec::leak((0..units).map(|_| Live::new()).collect()),
+        claims: Vec::leak((0..units).map(|_| Claim::new()).collect()),
         heaps: Vec::leak((0..heaps).map(|_| HeapSlot::new()).collect()),
         dirty: Vec::leak(vec![0; dirty_words(units)]),
     };
@@ -201,6 +203,7 @@ pub(crate) fn arena(units: usize, heaps: usize, options: BufferOptions) -> Arena
         superblocks: storage.superblocks.as_mut_ptr().expose_provenance(),
         returned: storage.returned.as_mut_ptr().expose_provenance(),
         live: storage.live.as_mut_ptr().expose_provenance(),
+        claims: storage.claims.as_mut_ptr().expose_provenance(),
         heaps: storage.heaps.as_mut_ptr().expose_provenance(),
         dirty: storage.dirty.as_mut_ptr().expose_provenance(),
     };

@@ -19,7 +19,7 @@ use swath_frame::segment::{
     SegmentMapping, SegmentRequest,
 };
 use swath_pool::{
-    BufferOptions, BufferPool, HeapSlot, Live, LocalHeap, Returned, SegmentSource, Storage,
+    BufferOptions, BufferPool, Claim, HeapSlot, Live, LocalHeap, Returned, SegmentSource, Storage,
     Superblock, UNIT_BYTES, dirty_words,
 };
 
@@ -266,12 +266,14 @@ impl Setting {
         let mut superblocks: Vec<_> = (0..units).map(|_| Superblock::new()).collect();
         let mut returned: Vec<_> = (0..units).map(|_| Returned::new()).collect();
         let mut live: Vec<_> = (0..units).map(|_| Live::new()).collect();
+        let mut claims: Vec<_> = (0..units).map(|_| Claim::new()).collect();
         let mut heaps = [HeapSlot::new()];
         let mut dirty = vec![0; dirty_words(units)];
         let storage = Storage {
             superblocks: &mut superblocks,
             returned: &mut returned,
             live: &mut live,
+            claims: &mut claims,
             heaps: &mut heaps,
             dirty: &mut dirty,
         };
