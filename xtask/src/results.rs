@@ -131,6 +131,7 @@ fn page(studies: &[Value]) -> Result<String> {
     let mut counts: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     let mut examples: BTreeMap<&str, u64> = BTreeMap::new();
     let mut fitted: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut beyond: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
     let mut parts = String::new();
     for study in studies {
         let paper = word(study, "paper")?;
@@ -169,10 +170,15 @@ fn page(studies: &[Value]) -> Result<String> {
                 word(claim, "says")?,
                 verdict
             );
-            *counts.entry(paper).or_default().entry(verdict).or_default() += 1;
+            let is_beyond = is_beyond(word(claim, "says")?);
+            let of_paper = counts.entry(paper).or_default().entry(verdict).or_default();
+            *of_paper += u64::from(!is_beyond);
             *examples.entry(paper).or_default() += u64::from(claim["example"] == true);
-            let is_fitted = verdict == "holds" && !claim["fitted"].is_null();
+            let is_fitted = verdict == "holds" && !is_beyond && !claim["fitted"].is_null();
             *fitted.entry(paper).or_default() += u64::from(is_fitted);
+            let [held, judged] = beyond.entry(paper).or_default();
+            *held += u64::from(is_beyond && verdict == "holds");
+            *judged += u64::from(is_beyond && matches!(verdict, "holds" | "differs" | "undecided"));
             writeln!(
                 parts,
                 "| {} | {} | {} | {} | {} | {} | {} | {} |",
@@ -195,19 +201,22 @@ fn page(studies: &[Value]) -> Result<String> {
     );
     let verdicts = ["holds", "differs", "undecided", "not-measured", "not-comparable", "identity"];
     let names = verdicts.map(|verdict| verdict.replace('-', " ")).join(" | ");
-    writeln!(
-        text,
-        "| paper | {names} | worked examples among them | held with something chosen after looking |"
-    )?;
-    writeln!(text, "|---|{}", "--:|".repeat(verdicts.len() + 2))?;
+    let more = [
+        "worked examples among them",
+        "held with something chosen after looking",
+        "beyond the paper, held of judged",
+    ];
+    writeln!(text, "| paper | {names} | {} |", more.join(" | "))?;
+    writeln!(text, "|---|{}", "--:|".repeat(verdicts.len() + more.len()))?;
     for (paper, of) in &counts {
         if let Some(unknown) = of.keys().find(|verdict| !verdicts.contains(verdict)) {
             bail!("{paper}: no verdict is called {unknown:?}");
         }
+        let [held, judged] = beyond[paper];
         let each = verdicts.map(|verdict| of.get(verdict).copied().unwrap_or(0).to_string());
         writeln!(
             text,
-            "| {paper} | {} | {} | {} |",
+            "| {paper} | {} | {} | {} | {held} of {judged} |",
             each.join(" | "),
             examples[paper],
             fitted[paper]
@@ -215,6 +224,12 @@ fn page(studies: &[Value]) -> Result<String> {
     }
     text.push_str(&parts);
     Ok(text)
+}
+
+/// Returns true for a statement on what the paper does not have, which says so: it is shown, and is
+/// none of the paper's claims.
+fn is_beyond(says: &str) -> bool {
+    says.starts_with("Beyond: ") || says.contains(": beyond the paper, ")
 }
 
 /// The numbers that agree with the paper's figure, from the least to the most; a side without a
@@ -353,7 +368,7 @@ mod unit {
             "| Fig. 1 | a \\| b | 50% | from 45% | 12.35% | 10% to 20% | 3 | **differs**. Why. |";
         assert!(text.lines().any(|line| line == row), "{text}");
         assert!(
-            text.lines().any(|line| line == "| A paper | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 |"),
+            text.lines().any(|line| line == "| A paper | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 of 0 |"),
             "{text}"
         );
     }
@@ -415,10 +430,32 @@ mod unit {
         };
         let text = fitted("holds", Value::Null);
         assert!(text.contains("| **holds**. Chosen after looking: a size |"), "{text}");
-        assert!(text.contains("| A paper | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |"), "{text}");
+        assert!(text.contains("| A paper | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 1 | 0 of 0 |"), "{text}");
         let text = fitted("differs", json!("Why."));
         assert!(text.contains("| **differs**. Why. Chosen after looking: a size |"), "{text}");
-        assert!(text.contains("| A paper | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 |"), "{text}");
+        assert!(text.contains("| A paper | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 of 0 |"), "{text}");
+    }
+
+    /// What goes beyond the paper is no claim of the paper's: it stands beside the count.
+    #[test]
+    fn what_goes_beyond_a_paper_is_counted_apart() {
+        let counted = |says: &str, verdict: &str| {
+            let mut one = study(verdict);
+            let most = if verdict == "holds" { 0.0 } else { -0.45 };
+            let claim = &mut one["claims"][0];
+            claim["says"] = says.into();
+            claim["fitted"] = json!("a size");
+            claim["tolerance"] = json!({ "at-most": most });
+            let text = page(&[claims_of(&one, None)]).unwrap();
+            let row = text.lines().find(|line| line.starts_with("| A paper | "));
+            row.unwrap().trim_start_matches("| A paper | ").to_owned()
+        };
+        for says in ["Beyond: packed pools", "fork_test: beyond the paper, packed pools"] {
+            assert_eq!(counted(says, "holds"), "0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 of 1 |");
+            assert_eq!(counted(says, "differs"), "0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 of 1 |");
+        }
+        let own = counted("fallbacks beyond those recorded", "holds");
+        assert_eq!(own, "1 | 0 | 0 | 0 | 0 | 0 | 0 | 1 | 0 of 0 |");
     }
 
     #[test]
