@@ -62,6 +62,12 @@ fn requests_of_4_mib_are_not_the_papers() {
     assert_incomparable("cl-order", &[("orders", same)], "4, 4, 4, 4 here, 24, 24, 4, 4 in");
 }
 
+/// No time of an access stands in the paper.
+#[test]
+fn a_time_that_the_paper_does_not_give_is_not_judged() {
+    assert_incomparable("cl-translation", &[], "here; the paper gives none");
+}
+
 #[test]
 fn other_areas_are_not_the_papers() {
     let edits = [("machine.areas_mib", FOUR_AREAS)];
