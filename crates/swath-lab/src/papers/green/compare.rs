@@ -15,11 +15,28 @@ use crate::study::needs::{Needs, bytes};
 use crate::study::results::{Figure, Point, Series};
 use crate::study::run::{Run, StudyError};
 
+/// The looks that a run's means and extremes are of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// All after boot.
+    SinceBoot,
+    /// Those after the footprint has risen and fallen once, where a run is long enough for as much again.
+    OnceUsed,
+}
+
+impl Looked {
+    /// Minutes of a run that are not looked at, beside that of boot.
+    pub(crate) fn left_out(self, load: &LoadRun, quick: bool) -> u64 {
+        let long = load.minutes(quick) >= 2 * COURSE_MINUTES;
+        if self == Self::OnceUsed && long { COURSE_MINUTES } else { 0 }
+    }
+}
+
 /// The most points of a line over time.
 const POINTS_MAX: usize = 60;
 
-/// Minutes of the load's longest course: boot, a rise and a fall of the footprint.
-const COURSE_MINUTES: u64 = 40;
+/// Minutes of the load's course: boot, a rise and a fall of the footprint.
+pub(crate) const COURSE_MINUTES: u64 = 40;
 
 pub(crate) const MACHINE: &str = "machine";
 pub(crate) const LOAD: &str = "load";
@@ -63,6 +80,7 @@ const LINUX: Design = Design::plain(AllocatorName::Linux);
 pub(crate) fn compare(
     plan: &GreenPlan,
     run: &Run<'_>,
+    looked: Looked,
     over_time: &[OverTime],
     beside: Beside<'_>,
 ) -> Result<Compared, StudyError> {
@@ -87,10 +105,12 @@ pub(crate) fn compare(
         let of_load: Vec<Vec<Track>> = designs.iter().map(of_design).collect();
         let baseline = designs.iter().position(|design| *design == LINUX);
         let mut course = Grid::new(&[DESIGN, MINUTES], plan_seeds(repeats));
+        let from_us = looked.left_out(load, run.quick) * 60_000_000;
         for (design, tracks) in designs.iter().zip(&of_load) {
             let metrics = tracks.iter().enumerate().map(|(repeat, track)| {
                 let linux = baseline.map(|nth| &of_load[nth][repeat]);
-                [track.metrics(), beside(load, track, linux)].concat()
+                let track = track.since(from_us);
+                [track.metrics(), beside(load, &track, linux)].concat()
             });
             let at = [place_of(load), vec![design.title().into()]].concat();
             grid.add(at, &metrics.collect::<Vec<_>>());

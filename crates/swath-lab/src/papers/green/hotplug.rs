@@ -1,6 +1,6 @@
 //! Sections that could be taken offline, over time (Panwar and Gopinath, Fig. 8).
 
-use crate::papers::green::compare::{Compared, DESIGN, Stated, compare, needs, notes};
+use crate::papers::green::compare::{Compared, DESIGN, Looked, Stated, compare, needs, notes};
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun};
@@ -30,7 +30,7 @@ impl Study for Hotplug {
     }
 
     fn measure(plan: &GreenPlan, run: &Run<'_>) -> Result<Compared, StudyError> {
-        compare(plan, run, &[("removable_share", removable_share)], &gains)
+        compare(plan, run, Looked::SinceBoot, &[("removable_share", removable_share)], &gains)
     }
 
     fn claims(plan: &GreenPlan, run: &Run<'_>) -> Vec<Statement<Compared>> {

@@ -1,7 +1,9 @@
 //! Frames that migration moves and banks that it frees (Panwar and Gopinath,
 //! Fig. 9).
 
-use crate::papers::green::compare::{Compared, Stated, compare, needs, notes, nothing, of_design};
+use crate::papers::green::compare::{
+    Compared, Looked, Stated, compare, needs, notes, nothing, of_design,
+};
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::machine::view::Look;
@@ -34,7 +36,13 @@ impl Study for Migration {
     fn measure(plan: &GreenPlan, run: &Run<'_>) -> Result<Compared, StudyError> {
         let moved = |look: &Look| gib(look.moved_frames);
         let emptied = |look: &Look| look.emptied_banks as f64;
-        compare(plan, run, &[("moved_gib", moved), ("emptied_banks", emptied)], &nothing)
+        compare(
+            plan,
+            run,
+            Looked::SinceBoot,
+            &[("moved_gib", moved), ("emptied_banks", emptied)],
+            &nothing,
+        )
     }
 
     fn claims(plan: &GreenPlan, run: &Run<'_>) -> Vec<Statement<Compared>> {

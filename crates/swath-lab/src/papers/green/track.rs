@@ -296,6 +296,12 @@ impl Watcher {
 }
 
 impl Track {
+    /// The same with the looks from a time on, of which there must be some.
+    pub(crate) fn since(&self, from_us: u64) -> Self {
+        let looks = self.looks.iter().filter(|look| look.time_us >= from_us);
+        Self { looks: looks.copied().collect(), ..self.clone() }
+    }
+
     /// The mean of a number over the looks.
     pub(crate) fn mean(&self, of: impl Fn(&Look) -> f64) -> f64 {
         self.looks.iter().map(of).sum::<f64>() / self.looks.len().max(1) as f64
@@ -370,17 +376,25 @@ impl Track {
         least.copied().unwrap_or(self.end)
     }
 
+    /// The look at which the most of the free memory rests.
+    fn largest_c(&self) -> Look {
+        let largest = self.looks.iter().max_by(|a, b| a.c().total_cmp(&b.c()));
+        largest.copied().unwrap_or(self.end)
+    }
+
     /// Every number of a run. One that has no value in it, as the frames of
     /// banks emptied where none was, is not a number, and a grid leaves it out.
     pub(crate) fn metrics(&self) -> Metrics {
-        let (lowest, counts, least) = (&self.lowest.look, self.counts(), self.least_c());
+        let (lowest, counts) = (&self.lowest.look, self.counts());
+        let (least, largest) = (self.least_c(), self.largest_c());
         let awake = |look: &Look| (look.free_frames - look.resting_frames) as f64;
         metrics([
             ("resting_mean", self.mean(Look::resting_share)),
             ("resting_max", self.max(Look::resting_share)),
             ("c", self.c()),
             ("c_least", least.c()),
-            ("c_largest", self.max(Look::c)),
+            ("c_largest", largest.c()),
+            ("awake_free_banks_at_largest_c", awake(&largest) / self.bank_frames as f64),
             ("banks_free_at_least_c", least.free_frames as f64 / self.bank_frames as f64),
             ("nearly_free_banks_most", self.max(|look| look.nearly_free_banks as f64)),
             ("free_mean", self.mean(free_share)),
@@ -428,4 +442,42 @@ pub(crate) fn free_share(look: &Look) -> f64 {
 /// Removable sections as a share of all.
 pub(crate) fn removable_share(look: &Look) -> f64 {
     look.removable_sections as f64 / look.sections as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::papers::green::machine::allocator::AllocatorName;
+    use crate::papers::green::setting::GreenPlan;
+    use crate::source::real::RealInput;
+    use crate::study::plan::read;
+    use crate::study::run::{Shared, Unwatched};
+
+    /// Means and extremes are of the looks that are left; what is counted of the whole run stays.
+    #[test]
+    fn looks_before_a_time_are_left_out() {
+        let text = include_str!("power.toml").replace("quick = 40", "quick = 4");
+        let plan: GreenPlan = read("green-power", &text).unwrap();
+        let load = plan.runs(true)[0];
+        let design = Design::migrating(AllocatorName::Adaptive);
+        let (about, daemon) = (&plan.about, &plan.daemon);
+        let trial = Trial { about, daemon, load, design, repeat: 0 };
+        let (real, shared) = (RealInput::default(), Shared::default());
+        let run =
+            Run { quick: true, real: &real, watch: &Unwatched, journal: None, shared: &shared };
+        let whole = track(&trial, &run, None).unwrap();
+        let later = whole.since(180_000_000);
+        assert!(later.looks.iter().all(|look| look.time_us >= 180_000_000));
+        assert!(whole.looks.ends_with(&later.looks) && later.looks.len() < whole.looks.len());
+        let mean = later.looks.iter().map(Look::resting_share).sum::<f64>();
+        let of = |track: &Track, name: &str| {
+            track.metrics().into_iter().find(|(metric, _)| metric == name).unwrap().1
+        };
+        assert_eq!(of(&later, "resting_mean"), mean / later.looks.len() as f64);
+        for same in ["energy_share", "moved_gib", "waited_ms", "whole_share_at_lowest"] {
+            assert_eq!(of(&later, same), of(&whole, same), "{same}");
+        }
+        assert!(of(&later, "c_largest") <= of(&whole, "c_largest"));
+        assert_eq!(whole.since(0).looks.len(), whole.looks.len());
+    }
 }
