@@ -132,6 +132,10 @@ impl ProgramName {
                 "The notes have the most pages on both systems: at the peak none lies wholly in freed \
                  memory, so giving back at once gains nothing. avconv freed a fifth by then."
             }
+            Self::Picosat => {
+                "The notes have the most pages on both systems: at the peak fewer lie wholly in freed \
+                 memory than antom's fourteenth."
+            }
             _ => "",
         }
     }
