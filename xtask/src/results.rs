@@ -130,6 +130,8 @@ fn all_claims(room: &Path) -> Result<Vec<Value>> {
 fn page(studies: &[Value]) -> Result<String> {
     let mut counts: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     let mut examples: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut fitted: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut beyond: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
     let mut parts = String::new();
     for study in studies {
         let paper = word(study, "paper")?;
@@ -155,18 +157,35 @@ fn page(studies: &[Value]) -> Result<String> {
             parts.push_str("\nNo claim of the paper's: the tables are beside this page.\n");
             continue;
         }
-        parts.push_str("\n| where | claim | paper | measured | 95% interval | n | verdict |\n");
-        parts.push_str("|---|---|--:|--:|--:|--:|---|\n");
+        parts.push_str(
+            "\n| where | claim | paper | agrees | measured | 95% interval | n | verdict |\n",
+        );
+        parts.push_str("|---|---|--:|--:|--:|--:|--:|---|\n");
         for claim in claims {
             let verdict = word(claim, "verdict")?;
-            *counts.entry(paper).or_default().entry(verdict).or_default() += 1;
+            let agrees = Agreeing::of(claim)?;
+            ensure!(
+                agrees.allows(verdict, &claim["interval"]),
+                "{}: {} does not follow from its figures",
+                word(claim, "says")?,
+                verdict
+            );
+            let is_beyond = is_beyond(word(claim, "says")?);
+            let of_paper = counts.entry(paper).or_default().entry(verdict).or_default();
+            *of_paper += u64::from(!is_beyond);
             *examples.entry(paper).or_default() += u64::from(claim["example"] == true);
+            let is_fitted = verdict == "holds" && !is_beyond && !claim["fitted"].is_null();
+            *fitted.entry(paper).or_default() += u64::from(is_fitted);
+            let [held, judged] = beyond.entry(paper).or_default();
+            *held += u64::from(is_beyond && verdict == "holds");
+            *judged += u64::from(is_beyond && matches!(verdict, "holds" | "differs" | "undecided"));
             writeln!(
                 parts,
-                "| {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} |",
                 cell(word(claim, "where")?),
                 cell(word(claim, "says")?),
                 show(&claim["paper"], &claim["unit"]),
+                agrees.show(&claim["unit"]),
                 show(&claim["measured"], &claim["unit"]),
                 interval(&claim["interval"], &claim["unit"]),
                 claim["n"],
@@ -177,21 +196,101 @@ fn page(studies: &[Value]) -> Result<String> {
     let mut text = String::from(
         "# What the full forms found\n\n\
          Written by `cargo xtask results`; what a verdict means is said in\n\
-         [the laboratory's README](../crates/swath-lab/README.md). The tables of each study are in the folder of its name.\n\n",
+         [the laboratory's README](../crates/swath-lab/README.md). What agrees with the paper, its tolerance included, was stated\n\
+         before the run; a claim holds if the interval lies inside. The tables of each study are in the folder of its name.\n\n",
     );
     let verdicts = ["holds", "differs", "undecided", "not-measured", "not-comparable", "identity"];
     let names = verdicts.map(|verdict| verdict.replace('-', " ")).join(" | ");
-    writeln!(text, "| paper | {names} | worked examples among them |")?;
-    writeln!(text, "|---|{}", "--:|".repeat(verdicts.len() + 1))?;
+    let more = [
+        "worked examples among them",
+        "held with something chosen after looking",
+        "beyond the paper, held of judged",
+    ];
+    writeln!(text, "| paper | {names} | {} |", more.join(" | "))?;
+    writeln!(text, "|---|{}", "--:|".repeat(verdicts.len() + more.len()))?;
     for (paper, of) in &counts {
         if let Some(unknown) = of.keys().find(|verdict| !verdicts.contains(verdict)) {
             bail!("{paper}: no verdict is called {unknown:?}");
         }
+        let [held, judged] = beyond[paper];
         let each = verdicts.map(|verdict| of.get(verdict).copied().unwrap_or(0).to_string());
-        writeln!(text, "| {paper} | {} | {} |", each.join(" | "), examples[paper])?;
+        writeln!(
+            text,
+            "| {paper} | {} | {} | {} | {held} of {judged} |",
+            each.join(" | "),
+            examples[paper],
+            fitted[paper]
+        )?;
     }
     text.push_str(&parts);
     Ok(text)
+}
+
+/// Returns true for a statement on what the paper does not have, which says so: it is shown, and is
+/// none of the paper's claims.
+fn is_beyond(says: &str) -> bool {
+    says.starts_with("Beyond: ") || says.contains(": beyond the paper, ")
+}
+
+/// The numbers that agree with the paper's figure, from the least to the most; a side without a
+/// bound has none.
+struct Agreeing {
+    least: Option<f64>,
+    most: Option<f64>,
+}
+
+impl Agreeing {
+    /// Those of a claim: its paper's figure with its tolerance.
+    fn of(claim: &Value) -> Result<Self> {
+        let (low, high) = match &claim["paper"] {
+            Value::Array(ends) => (ends[0].as_f64(), ends[1].as_f64()),
+            one => (one.as_f64(), one.as_f64()),
+        };
+        let (low, high) = low.zip(high).context("no figure of the paper")?;
+        let tolerance = &claim["tolerance"];
+        if tolerance == "exactly" {
+            return Ok(Self { least: Some(low), most: Some(high) });
+        }
+        let named = tolerance.as_object().and_then(|kinds| kinds.iter().next());
+        let (kind, slack) = named.context("no tolerance")?;
+        let slack = slack.as_f64().context("a tolerance that is no number")?;
+        let slack = if kind == "relative" { slack * low.abs() } else { slack };
+        let (least, most) = (Some(low - slack), Some(high + slack));
+        match kind.as_str() {
+            "at-least" => Ok(Self { least, most: None }),
+            "at-most" => Ok(Self { least: None, most }),
+            "relative" | "absolute" | "between" => Ok(Self { least, most }),
+            other => bail!("no tolerance is called {other:?}"),
+        }
+    }
+
+    /// Returns false for a verdict on an interval that its ends contradict.
+    fn allows(&self, verdict: &str, interval: &Value) -> bool {
+        let ends = interval[0].as_f64().zip(interval[1].as_f64());
+        let Some((low, high)) = ends else { return !matches!(verdict, "holds" | "differs") };
+        let least = self.least.unwrap_or(f64::NEG_INFINITY);
+        let most = self.most.unwrap_or(f64::INFINITY);
+        let inside = least <= low && high <= most;
+        let outside = high < least || most < low;
+        match verdict {
+            "holds" => inside,
+            "differs" => outside,
+            "undecided" => !inside && !outside,
+            _ => true,
+        }
+    }
+
+    /// As a reader wants it.
+    fn show(&self, unit: &Value) -> String {
+        let shown = |bound: f64| show(&bound.into(), unit);
+        match (self.least, self.most) {
+            (Some(least), Some(most)) if least == most => shown(least),
+            (Some(least), Some(most)) => format!("{} to {}", shown(least), shown(most)),
+            (Some(least), None) => format!("from {}", shown(least)),
+            (None, Some(most)) => format!("up to {}", shown(most)),
+            (None, None) => "–".to_owned(),
+        }
+    }
 }
 
 /// A verdict with what the report says of it.
@@ -202,6 +301,10 @@ fn said(claim: &Value, verdict: &str) -> String {
             write!(said, ". {text}").expect("a string grows");
         }
     }
+    if let Some(parameter) = claim["fitted"].as_str() {
+        let end = if said.ends_with('.') { "" } else { "." };
+        write!(said, "{end} Chosen after looking: {parameter}").expect("a string grows");
+    }
     said
 }
 
@@ -210,6 +313,9 @@ fn show(figure: &Value, unit: &Value) -> String {
     let Some(value) = figure.as_f64() else {
         return match figure {
             Value::Null => "–".to_owned(),
+            Value::Array(ends) if ends.len() == 2 => {
+                format!("{} to {}", show(&ends[0], unit), show(&ends[1], unit))
+            }
             Value::String(words) => cell(words),
             other => cell(&other.to_string()),
         };
@@ -248,7 +354,7 @@ mod unit {
             "claims": [{
                 "where": "Fig. 1", "says": "a | b", "paper": 0.5, "measured": 0.123_456,
                 "interval": [0.1, 0.2], "n": 3, "unit": "share", "verdict": verdict,
-                "cause": "Why.", "source": "long",
+                "tolerance": { "at-least": 0.05 }, "cause": "Why.", "source": "long",
             }],
         })
     }
@@ -258,17 +364,19 @@ mod unit {
         let kept = claims_of(&study("differs"), None);
         assert!(kept["series"].is_null() && kept["claims"][0]["source"].is_null());
         let text = page(&[kept]).unwrap();
-        let row = "| Fig. 1 | a \\| b | 50% | 12.35% | 10% to 20% | 3 | **differs**. Why. |";
+        let row =
+            "| Fig. 1 | a \\| b | 50% | from 45% | 12.35% | 10% to 20% | 3 | **differs**. Why. |";
         assert!(text.lines().any(|line| line == row), "{text}");
         assert!(
-            text.lines().any(|line| line == "| A paper | 0 | 1 | 0 | 0 | 0 | 0 | 0 |"),
+            text.lines().any(|line| line == "| A paper | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 of 0 |"),
             "{text}"
         );
     }
 
     #[test]
     fn claims_of_the_machine_stand_with_it() {
-        let own = study("holds")["claims"].clone();
+        let mut own = study("holds")["claims"].clone();
+        own[0]["tolerance"] = json!({ "at-most": 0.0 });
         let kept = claims_of(&study("differs"), Some(&json!({ "host": "Ours", "claims": own })));
         assert!(kept["claims"][1]["source"].is_null());
         let text = page(&[kept]).unwrap();
@@ -276,6 +384,78 @@ mod unit {
             text.contains("| A paper | 1 | 1 |") && text.contains("one machine: Ours."),
             "{text}"
         );
+    }
+
+    /// A reader finds each verdict again with the row's own figures.
+    #[test]
+    fn a_row_says_what_agrees_and_its_verdict_follows() {
+        let row = |tolerance: Value, paper: Value, verdict: &str| {
+            let mut one = study(verdict);
+            one["claims"][0]["tolerance"] = tolerance;
+            one["claims"][0]["paper"] = paper;
+            page(&[claims_of(&one, None)])
+        };
+        for (tolerance, paper, verdict, shown) in [
+            (json!({ "at-most": 0.05 }), json!(0.16), "holds", "| 16% | up to 21% |"),
+            (json!({ "at-most": 0.0 }), json!(0.16), "undecided", "| 16% | up to 16% |"),
+            (json!({ "relative": 0.1 }), json!(0.5), "differs", "| 50% | 45% to 55% |"),
+            (json!({ "absolute": 0.1 }), json!(0.15), "holds", "| 15% | 5% to 25% |"),
+            (json!({ "between": 0.05 }), json!([0.1, 0.2]), "holds", "| 10% to 20% | 5% to 25% |"),
+            (json!("exactly"), json!(0.3), "differs", "| 30% | 30% |"),
+        ] {
+            let text = row(tolerance.clone(), paper.clone(), verdict).unwrap();
+            assert!(text.contains(shown), "{shown}: {text}");
+            for other in ["holds", "differs", "undecided"].iter().filter(|one| **one != verdict) {
+                let error = row(tolerance.clone(), paper.clone(), other).unwrap_err().to_string();
+                assert!(error.contains("does not follow"), "{tolerance} {other}: {error}");
+            }
+        }
+        let mut none = study("undecided");
+        none["claims"][0]["interval"] = Value::Null;
+        assert!(page(&[claims_of(&none, None)]).is_ok(), "one seed has no interval");
+        assert!(row(json!({ "near": 1 }), json!(0.5), "holds").is_err());
+        assert!(row(Value::Null, json!(0.5), "holds").is_err());
+    }
+
+    /// What was chosen after looking stands in the row and is counted beside what holds.
+    #[test]
+    fn what_was_chosen_after_looking_is_shown_and_counted() {
+        let fitted = |verdict, cause: Value| {
+            let mut one = study(verdict);
+            let claim = &mut one["claims"][0];
+            claim["fitted"] = json!("a size");
+            claim["cause"] = cause;
+            claim["tolerance"] = json!({ "at-most": if verdict == "holds" { 0.0 } else { -0.45 } });
+            page(&[claims_of(&one, None)]).unwrap()
+        };
+        let text = fitted("holds", Value::Null);
+        assert!(text.contains("| **holds**. Chosen after looking: a size |"), "{text}");
+        assert!(text.contains("| A paper | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 1 | 0 of 0 |"), "{text}");
+        let text = fitted("differs", json!("Why."));
+        assert!(text.contains("| **differs**. Why. Chosen after looking: a size |"), "{text}");
+        assert!(text.contains("| A paper | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 of 0 |"), "{text}");
+    }
+
+    /// What goes beyond the paper is no claim of the paper's: it stands beside the count.
+    #[test]
+    fn what_goes_beyond_a_paper_is_counted_apart() {
+        let counted = |says: &str, verdict: &str| {
+            let mut one = study(verdict);
+            let most = if verdict == "holds" { 0.0 } else { -0.45 };
+            let claim = &mut one["claims"][0];
+            claim["says"] = says.into();
+            claim["fitted"] = json!("a size");
+            claim["tolerance"] = json!({ "at-most": most });
+            let text = page(&[claims_of(&one, None)]).unwrap();
+            let row = text.lines().find(|line| line.starts_with("| A paper | "));
+            row.unwrap().trim_start_matches("| A paper | ").to_owned()
+        };
+        for says in ["Beyond: packed pools", "fork_test: beyond the paper, packed pools"] {
+            assert_eq!(counted(says, "holds"), "0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 of 1 |");
+            assert_eq!(counted(says, "differs"), "0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 of 1 |");
+        }
+        let own = counted("fallbacks beyond those recorded", "holds");
+        assert_eq!(own, "1 | 0 | 0 | 0 | 0 | 0 | 0 | 1 | 0 of 0 |");
     }
 
     #[test]

@@ -270,7 +270,7 @@ pub(crate) fn many(options: &Options) -> Result<(), Failure> {
     for &pattern in &options.patterns {
         for plan in options.plans(CALLS) {
             // All of the memory is taken there, one block after the other.
-            if pattern == Pattern::Aged && plan.order < 4 {
+            if pattern == Pattern::Aged && plan.order < 6 {
                 continue;
             }
             let Plan { threads, order, .. } = plan;

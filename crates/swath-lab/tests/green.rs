@@ -61,6 +61,21 @@ fn statements_stay_whatever_a_plan_leaves_out() {
     }
 }
 
+/// A claim on "any allocator" is on those that a form runs, by name.
+#[test]
+fn no_request_fails_on_the_allocators_that_run() {
+    let plan = plan("green-replay", &[]).unwrap();
+    for (quick, count) in [(false, 7), (true, 6)] {
+        let all = with_run(quick, |run| plan.statements(run));
+        let of: Vec<_> = all.iter().filter(|(says, _)| says.contains("no request fails")).collect();
+        assert_eq!(of.len(), 2);
+        for (says, _) in of {
+            let (_, names) = says.split_once(&format!("any of {count} allocators (")).unwrap();
+            assert_eq!(names.split(';').count(), count, "{says}");
+        }
+    }
+}
+
 #[test]
 fn another_machine_or_a_cut_load_is_not_comparable() {
     let reason_of = |machine| reason("green-layout", &[], &format!("Fig. 1 ({machine}"));

@@ -129,11 +129,11 @@ pub(crate) fn followed_claims<F: 'static>(
         ),
     ];
     let shares = shares.into_iter().map(|(says, metric)| {
-        let statement = Statement::at_least(place, &format!("{name}: {says}"), 1.0, 0.0);
+        let statement = Statement::at_least(place, &format!("Beyond: {name}: {says}"), 1.0, 0.0);
         (statement.unit(Unit::Share), metric)
     });
     let frames = frames.into_iter().map(|(says, paper, metric)| {
-        (Statement::exactly(place, &format!("{name}: {says}"), paper), metric)
+        (Statement::exactly(place, &format!("Beyond: {name}: {says}"), paper), metric)
     });
     let measured = |(statement, metric): (Statement<F>, &'static str)| {
         statement.measured(move |found: &F| {

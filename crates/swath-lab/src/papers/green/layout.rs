@@ -133,8 +133,8 @@ fn finding(found: &Compared, load: &LoadRun) -> String {
 }
 
 /// The statements on these figures. Fig. 1 and 7 say "none" and "contiguous",
-/// Fig. 2 "more than": each is judged to that side only, with a tolerance of a
-/// tenth of all sections.
+/// Fig. 2 "more than": each is judged to that side only. None is none; Fig. 2 and 7, which are
+/// read off a picture, have a tolerance of a tenth of all sections.
 fn claims(stated: Stated, conditions: &Conditions) -> Vec<Statement<Compared>> {
     let at = |figure: &str| format!("{figure} ({})", stated.title());
     let linux = Design::plain(AllocatorName::Linux);
@@ -145,9 +145,9 @@ fn claims(stated: Stated, conditions: &Conditions) -> Vec<Statement<Compared>> {
         })
     };
     let says = "Linux: no section is wholly free although most memory is";
-    let none = Statement::at_most(&at("Fig. 1"), says, 0.0, 0.1).cause(
-        "Sections that were never in use since boot stay whole; a load that never fills memory \
-         leaves many.",
+    let none = Statement::at_most(&at("Fig. 1"), says, 0.0, 0.0).cause(
+        "Sections that were never in use since boot stay whole: the last of the zone that is filled \
+         last (figure Fig. 1), of as much memory as the load leaves free at its peak.",
     );
     let says = "Linux: more than 170 of 256 sections hold kernel memory";
     let most = Statement::at_least(&at("Fig. 2"), says, 170.0 / 256.0, 0.1)
@@ -163,4 +163,24 @@ fn claims(stated: Stated, conditions: &Conditions) -> Vec<Statement<Compared>> {
         measured(most, linux, "kernel_share_at_lowest"),
         measured(rows, adaptive, "kernel_in_rows_at_lowest"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::verdict::Verdict;
+
+    /// "None" has no tolerance: one section of 256 is one too many.
+    #[test]
+    fn no_section_is_none() {
+        let stated = Stated::new(MachineName::ThirtyTwoGib, LoadName::Filled);
+        let linux = Design::plain(AllocatorName::Linux);
+        let verdict = |share: f64| {
+            let found =
+                Compared::of(stated, &[linux], "whole_share_at_lowest", &[share, share, share]);
+            claims(stated, &Conditions::new()).remove(0).judge(&found).verdict()
+        };
+        assert_eq!(verdict(0.0), Verdict::Holds);
+        assert_eq!(verdict(1.0 / 256.0), Verdict::Differs);
+    }
 }

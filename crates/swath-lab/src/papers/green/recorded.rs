@@ -120,13 +120,14 @@ impl Study for Recorded {
         measure(plan, run)
     }
 
-    fn claims(plan: &RecordedPlan, _: &Run<'_>) -> Vec<Statement<RecordedFound>> {
+    fn claims(plan: &RecordedPlan, run: &Run<'_>) -> Vec<Statement<RecordedFound>> {
         let mut claims = followed_claims(|found: &RecordedFound| found.followed.grid());
         let mut names: Vec<String> = SHIPPED.iter().map(|(name, _)| (*name).to_owned()).collect();
         let own = plan.recordings.iter().filter(|name| !names.contains(name));
         let own: Vec<String> = own.cloned().collect();
         names.extend(own);
-        claims.extend(names.iter().flat_map(|name| recording_claims(name)));
+        let designs = plan.designs.of(run.quick);
+        claims.extend(names.iter().flat_map(|name| recording_claims(name, designs)));
         claims
     }
 
@@ -402,9 +403,9 @@ fn notes(plan: &RecordedPlan, run: &Run<'_>, found: &RecordedFound) -> Vec<Strin
 
 /// The statements on a recording: none is a figure of the paper. Fallbacks
 /// happen up to some dozens of times in a thousand requests: within 5.
-fn recording_claims(name: &str) -> Vec<Statement<RecordedFound>> {
+fn recording_claims(name: &str, designs: &[Design]) -> Vec<Statement<RecordedFound>> {
     let (place, own) = ("recorded mm_page_alloc_extfrag", name.to_owned());
-    let says = format!("{name}: fallbacks in a thousand requests beyond those recorded");
+    let says = format!("Beyond: {name}: fallbacks in a thousand requests that were not recorded");
     let frequency = Statement::within(place, &says, 0.0, 5.0).cause(
         "The machines' free lists differ when the recording begins, and with them how often a \
          request finds its own lists empty.",
@@ -415,7 +416,7 @@ fn recording_claims(name: &str) -> Vec<Statement<RecordedFound>> {
         found.grid.evidence(|view| cell(view, &recording, LINUX).one(metric))
     });
     let says = format!(
-        "{name}: where Linux's rules leave one outcome, the kernel's fallbacks claim the pageblock \
+        "Beyond: {name}: where Linux's rules leave one outcome, the kernel's fallbacks claim the pageblock \
          or not as the baseline's rules say"
     );
     let recording = own.clone();
@@ -424,12 +425,16 @@ fn recording_claims(name: &str) -> Vec<Statement<RecordedFound>> {
         let of = |view: &View<'_>| view.select().is(RECORDING, recording.as_str()).one("as_ruled");
         found.kernel.evidence(of)
     });
-    let says = format!("{name}: no request fails on any allocator");
+    let titles: Vec<String> = designs.iter().map(|design| design.title()).collect();
+    let says = format!(
+        "Beyond: {name}: no request fails on any of {} allocators ({})",
+        titles.len(),
+        titles.join("; ")
+    );
     let failed = Statement::exactly("recorded requests", &says, 0.0);
     let failed = failed.measured(move |found: &RecordedFound| {
         found.grid.evidence(|view| {
-            let designs = AllocatorName::ALL.map(|name| Design::plain(name).title());
-            let cells = view.select().is(RECORDING, own.as_str()).all(DESIGN, designs);
+            let cells = view.select().is(RECORDING, own.as_str()).all(DESIGN, titles.clone());
             Ok(cells.numbers("failed")?.iter().sum())
         })
     });

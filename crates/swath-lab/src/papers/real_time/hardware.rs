@@ -313,8 +313,8 @@ fn notes(grid: &Grid) -> Vec<String> {
          a footprint ends comes with the command, so a release is charged for unmapping alone."
             .to_owned(),
         format!(
-            "The paper gives no sizes: here they are uniform up to {SIZE_KIB_MAX:.0} KiB, as in rt-footprint, which says why. In \
-             the mean over seeds {:.1} and {:.1} allocations found no room.",
+            "The paper gives no sizes: here they are uniform up to {SIZE_KIB_MAX:.0} KiB, the power of two with which, over runs of any \
+             course, the conventional footprint comes nearest to the paper's. In the mean over seeds {:.1} and {:.1} allocations found no room.",
             failures(regions),
             failures(conventional)
         ),

@@ -132,6 +132,10 @@ impl ProgramName {
                 "The notes have the most pages on both systems: at the peak none lies wholly in freed \
                  memory, so giving back at once gains nothing. avconv freed a fifth by then."
             }
+            Self::Picosat => {
+                "The notes have the most pages on both systems: at the peak fewer lie wholly in freed \
+                 memory than antom's fourteenth."
+            }
             _ => "",
         }
     }
@@ -384,8 +388,8 @@ fn notes(plan: &ProgramsPlan, found: &ProgramsFound) -> Vec<String> {
     notes
 }
 
-/// The statements of a program's row of Table I. Tolerance: a tenth of the paper's ratio, of which
-/// the paper gives maxima of one run. The row of the synthetic workload is judged in rt-runtimes
+/// The statements of a program's row of Table I. Tolerance: a tenth of what the paper's ratio gains
+/// (so that nothing gained is not within a tenth of 1.08), of maxima of one run. The row of the synthetic workload is judged in rt-runtimes
 /// and rt-footprint.
 fn row(program: ProgramName, conditions: &Conditions) -> [Statement<ProgramsFound>; 2] {
     let place = format!("Table I, {}", program.paper());
@@ -398,7 +402,7 @@ fn row(program: ProgramName, conditions: &Conditions) -> [Statement<ProgramsFoun
     parts.map(|(what, [rtmmu, conventional], metric, cause)| {
         let says = format!("{what}, conventional / RTMMU; measured on {program}");
         let paper = conventional / rtmmu;
-        Statement::at_least(&place, &says, paper, 0.1 * paper)
+        Statement::at_least(&place, &says, paper, slack(paper))
             .unit(Unit::Ratio)
             .cause(cause)
             .under(conditions)
@@ -409,9 +413,25 @@ fn row(program: ProgramName, conditions: &Conditions) -> [Statement<ProgramsFoun
     })
 }
 
+/// A tenth of what a ratio gains.
+fn slack(ratio: f64) -> f64 {
+    0.1 * (ratio - 1.0).max(0.0)
+}
+
 #[cfg(test)]
 mod unit {
     use super::*;
+
+    /// antom has 8% fewer pages mapped in the paper: a program that has none fewer does not agree.
+    #[test]
+    fn nothing_gained_agrees_with_no_gain() {
+        for program in ProgramName::ALL {
+            for [rtmmu, conventional] in [program.row().releases, program.row().pages] {
+                let paper = conventional / rtmmu;
+                assert!(paper == 1.0 || paper - slack(paper) > 1.0, "{paper}");
+            }
+        }
+    }
 
     #[test]
     fn no_recording_has_more_actions_than_memory_is_estimated_for() {

@@ -200,8 +200,9 @@ fn notes(plan: &RuntimesPlan, quick: bool, words: &Grid) -> Vec<String> {
         format!(
             "The workload: {} actions with each of {} seeds from {} on, in the mean {:.0} \
              allocations and {:.0} releases; sizes from 1 byte to {} KiB, all with the same chance. \
-             The paper gives the chances of the actions but not the sizes: rt-footprint says how \
-             their bound was chosen. {:.1} allocations found no room.",
+             The paper gives the chances of the actions but not the sizes: their bound is the power \
+             of two with which, over runs of any course, the conventional footprint comes nearest to \
+             the paper's. {:.1} allocations found no room.",
             plan.synthetic.actions.of(quick),
             plan.repeats.of(quick),
             plan.about.seed,

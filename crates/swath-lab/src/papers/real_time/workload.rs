@@ -60,6 +60,38 @@ impl Synthetic {
         let mut random = random(self.seed, self.repeat);
         (0..self.actions).map(move |_| state.action(self.size_bytes_max, &mut random))
     }
+
+    /// The arcs of its footprint: the times that all is free again after at least half as much was
+    /// allocated as there ever is. None if the last one is not ended so.
+    pub fn arcs(self) -> Option<u64> {
+        let live = self.actions().scan(0_u32, |live, action| {
+            match action {
+                Action::Allocate { .. } => *live += 1,
+                Action::Free { .. } => *live -= 1,
+                Action::Access { .. } => {}
+            }
+            Some(*live)
+        });
+        let live: Vec<u32> = live.collect();
+        let half = live.iter().max().map_or(1, |most| most.div_ceil(2));
+        let (mut arcs, mut is_high) = (0, false);
+        for count in live {
+            is_high |= count >= half;
+            if is_high && count == 0 {
+                (arcs, is_high) = (arcs + 1, false);
+            }
+        }
+        (!is_high).then_some(arcs)
+    }
+
+    /// The first `count` of its repeats, from its own on, of which each has so many arcs; fewer if
+    /// not one of a thousand for each has.
+    pub fn with_arcs(self, arcs: u64, count: u64) -> Vec<Self> {
+        let repeats = (self.repeat..).take(usize::try_from(1000 * count).unwrap_or(usize::MAX));
+        let all = repeats.map(|repeat| Self { repeat, ..self });
+        let chosen = all.filter(|one| one.arcs() == Some(arcs));
+        chosen.take(usize::try_from(count).unwrap_or(usize::MAX)).collect()
+    }
 }
 
 /// Numbers and sizes of what is allocated.
@@ -122,5 +154,34 @@ mod tests {
             assert!(count.abs_diff(expected) < 1000, "{counts:?}");
         }
         assert!(plan.actions().eq(plan.actions()));
+    }
+
+    /// The heap is empty so often after it was half full, and after the last time never half full again.
+    #[test]
+    fn arcs_end_with_an_empty_heap() {
+        let any = Synthetic { actions: 2000, size_bytes_max: 5000, seed: 7, repeat: 0 };
+        for arcs in [1, 3] {
+            let chosen = any.with_arcs(arcs, 4);
+            assert_eq!(chosen.len(), 4);
+            assert!(chosen.windows(2).all(|pair| pair[0].repeat < pair[1].repeat));
+            for one in chosen {
+                let (mut live, mut counts) = (std::collections::HashSet::new(), Vec::new());
+                for action in one.actions() {
+                    match action {
+                        Action::Allocate { id, .. } => assert!(live.insert(id)),
+                        Action::Free { id } => assert!(live.remove(&id)),
+                        Action::Access { .. } => {}
+                    }
+                    counts.push(live.len());
+                }
+                let most = *counts.iter().max().unwrap();
+                let between = counts.split(|&count| count == 0);
+                let high = |part: &[usize]| part.iter().any(|&count| 2 * count >= most);
+                let parts: Vec<bool> = between.map(high).collect();
+                assert_eq!(parts.iter().filter(|is_high| **is_high).count() as u64, arcs);
+                assert_eq!(parts.last(), Some(&false));
+            }
+        }
+        assert!(any.with_arcs(500, 1).is_empty());
     }
 }

@@ -373,10 +373,11 @@ fn claim(
 ) -> Statement<OperationsFound> {
     let beyond = if name == AllocatorName::Adaptive { "" } else { "beyond the paper, " };
     let says = format!(
-        "{}: {beyond}{} changes {} by no more than the runs of the paper differ",
+        "{}: {beyond}{} changes {} by no more than the runs of the paper differ{}",
         row.test,
         name.title(),
         if row.seconds.is_some() { "the time of an operation" } else { "the execution time" },
+        if row.rounding > 0.0 { ", whose user times are whole seconds" } else { "" },
     );
     let statement = Statement::at_most(row.table, &says, row.difference, row.rounding)
         .unit(Unit::Share)
@@ -571,6 +572,8 @@ mod tests {
         let judged = |own| {
             claim(&plan, row, AllocatorName::Adaptive, true).judge(&found(&plan, own)).verdict()
         };
+        let claim = claim(&plan, row, AllocatorName::Adaptive, true);
+        assert!(claim.describe().0.ends_with("differ, whose user times are whole seconds"));
         assert_eq!(judged([21_100_000.0, 21_100_001.0, 21_100_002.0]), Verdict::Holds);
         assert_eq!(judged([21_250_000.0, 21_250_001.0, 21_250_002.0]), Verdict::Differs);
     }
