@@ -150,9 +150,28 @@ pub(crate) fn all_set<W: Word>(words: &[W], first: usize, count: usize) -> bool 
     if low == high {
         return !words[low] & above & below == W::ZERO;
     }
+    let inside = &words[low + 1..high];
     !words[low] & above | !words[high] & below == W::ZERO
-        // Some words at once, as that costs no more than one.
-        && words[low + 1..high].chunks(16).all(|some| some.iter().fold(W::MAX, |all, &word| all & word) == W::MAX)
+        && if inside.len() > 64 {
+            all_ones(inside)
+        } else {
+            // Some words at once, as that costs no more than one.
+            inside.chunks(16).all(|some| and_of(some) == W::MAX)
+        }
+}
+
+/// What all words have.
+#[inline(always)]
+fn and_of<W: Word>(words: &[W]) -> W {
+    words.iter().fold(W::MAX, |all, &word| all & word)
+}
+
+/// Returns true if many words are all ones: in chunks of a known length, which cost less a word and
+/// more to begin with.
+#[inline(never)]
+fn all_ones<W: Word>(words: &[W]) -> bool {
+    let (chunks, rest) = words.as_chunks::<16>();
+    chunks.iter().all(|chunk| and_of(chunk) == W::MAX) && and_of(rest) == W::MAX
 }
 
 /// The first of the `count` bits from bit `first` on that is clear.
@@ -170,4 +189,30 @@ pub(crate) fn first_clear<W: Word>(words: &[W], first: usize, count: usize) -> O
         at += in_word;
     }
     None
+}
+
+#[cfg(test)]
+mod unit {
+    extern crate std;
+
+    use std::vec;
+
+    use super::*;
+
+    /// More words than the proofs have.
+    #[test]
+    fn a_long_stretch_of_ones_has_no_zero() {
+        for count in [64_usize * 65, 64 * 66 + 1, 64 * 67 - 1, 64 * 84, 64 * 200 + 17] {
+            for first in [0_usize, 1, 63, 64, 100] {
+                let mut words = vec![0_u64; (first + count).div_ceil(64) + 1];
+                set(&mut words, first, count);
+                assert!(all_set(&words, first, count));
+                for zero in (first..first + count).step_by(61).chain([first + count - 1]) {
+                    words[zero / 64] ^= 1 << (zero % 64);
+                    assert!(!all_set(&words, first, count), "{count} from {first}: {zero}");
+                    words[zero / 64] ^= 1 << (zero % 64);
+                }
+            }
+        }
+    }
 }

@@ -62,17 +62,18 @@ pub(super) fn runs(ascending: &[u64], count: u64) -> impl Iterator<Item = Extent
     })
 }
 
-/// The run that blocks of `count` frames are, if each begins where the one before it ends.
-fn one_run(blocks: &[u64], count: u64) -> Option<Extent> {
-    let start = *blocks.first()?;
-    let mut end = start;
-    for &block in blocks {
-        if block != end {
-            return None;
-        }
-        end = end.wrapping_add(count);
-    }
-    Some(Extent::new(Pfn::new(start), end.wrapping_sub(start)))
+/// The run that the last blocks of `count` frames are, up or down, and how many are before them.
+fn last_run(blocks: &[u64], count: u64) -> (usize, Extent) {
+    let Some(&last) = blocks.last() else { return (0, Extent::default()) };
+    // Whether each block but the first begins so many frames above the one before it.
+    let steps = |step: u64| {
+        let pairs = blocks.iter().zip(blocks.iter().skip(1)).rev();
+        pairs.take_while(|&(before, block)| block.wrapping_sub(*before) == step).count()
+    };
+    let up = steps(count);
+    let more = if up > 0 { up } else { steps(count.wrapping_neg()) };
+    let start = last.wrapping_sub(count.wrapping_mul(up as u64));
+    (blocks.len() - 1 - more, Extent::new(Pfn::new(start), count.wrapping_mul(more as u64 + 1)))
 }
 
 impl Areas {
@@ -179,9 +180,9 @@ impl Areas {
         true
     }
 
-    /// Makes room where there is none for more of these blocks of `count` frames: of the sorted blocks all go
-    /// if they are one run, otherwise the upper half. A run, or a huge page, becomes an area; what else goes, to the
-    /// allocator. How many stay.
+    /// Makes room where there is none for more of these blocks of `count` frames, which are in the order
+    /// in which they came. If the last half of them or more are one run, that becomes an area. Otherwise the
+    /// upper half goes, huge pages to the areas, too, and what else goes, to the allocator. How many stay.
     #[inline(always)]
     pub(super) fn make_room<R: RawMutex>(
         &mut self,
@@ -189,16 +190,14 @@ impl Areas {
         count: u64,
         shared: &Mutex<R, impl FrameAllocator>,
     ) -> (usize, Result<(), Wrong>) {
-        let all = one_run(blocks, count).or_else(|| {
-            blocks.sort_unstable();
-            one_run(blocks, count)
-        });
-        if let Some(run) = all {
-            return (0, self.collect(run, shared));
+        let (before, run) = last_run(blocks, count);
+        if before <= blocks.len() / 2 {
+            return (before, self.collect(run, shared));
         }
+        blocks.sort_unstable();
         let (kept, gone) = blocks.split_at(blocks.len() / 2);
         let gone_runs = runs(gone, count);
-        let result = if count >= HUGE_FRAMES || one_run(gone, count).is_some() {
+        let result = if count >= HUGE_FRAMES {
             gone_runs.map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
         } else {
             free_all(gone_runs, &mut *shared.lock())

@@ -16,6 +16,7 @@ const MODULES: &[&str] = &[
     "bench/src/buffer.rs",
     "bench/src/callgrind.rs",
     "bench/src/heap.rs",
+    "bench/llfree/src/simulated.rs",
     "bench/src/setup.rs",
     "bench/src/shrink.rs",
     "crates/swath-cmt/src/allocate.rs",
