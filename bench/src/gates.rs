@@ -172,7 +172,7 @@ const GATES: &[Gate] = &[
     gate("enter-flags", 1000.0, || superpages::gate(Measure::EnterAndPromoteFlags, count)),
     gate("buffer-get", 36.3, || buffer::gate(Call::Get, count)),
     gate("buffer-put", 74.4, || buffer::gate(Call::Put, count)),
-    gate("buffer-pair", 72.6, || buffer::gate(Call::Pair, count)),
+    gate("buffer-pair", 74.2, || buffer::gate(Call::Pair, count)),
     gate("buffer-steady", 36.6, || buffer::gate(Call::Steady, count)),
     gate("buffer-medium", 39.6, || buffer::gate(Call::Medium, count)),
     gate("buffer-long", 91.6, || buffer::gate(Call::Long, count)),

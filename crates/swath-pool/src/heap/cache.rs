@@ -18,19 +18,13 @@ use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN,
 use crate::superblock::owner::Owner;
 
 /// Entries of a class at most; few for the model checker.
-pub(crate) const ENTRIES_MAX: usize = if cfg!(loom) { 4 } else { 256 };
+pub(crate) const ENTRIES_MAX: usize = if cfg!(loom) { 4 } else { 128 };
 
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 24;
 
-/// Bytes that a top counts in: so that 16 bits are enough for all entries.
-const STEP_BYTES: usize = 2;
-
-/// Steps of an entry.
-const ENTRY_STEPS: u16 = (ENTRY_BYTES / STEP_BYTES) as u16;
-
 /// Bytes up to the last place where a top can lie.
-const TOP_BYTES_MAX: usize = u16::MAX as usize * STEP_BYTES;
+const TOP_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Bytes of all entries, as far as a top can lie, and two entries beyond: the top one, and the next. The
 /// model checker's stacks have no room for more than are used.
@@ -53,7 +47,7 @@ const FULL: u64 = u64::MAX;
 /// Where a class's entries lie.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Steps from the first entry of all to the place below the class's lowest.
+    /// Bytes from the first entry of all to the place below the class's lowest.
     below: u16,
     /// Number of entries.
     entries: u16,
@@ -69,8 +63,8 @@ const fn entries_of(class: usize) -> (u16, u16) {
     }
     match LAYOUTS[class].size {
         0..=128 => (ENTRIES_MAX as u16, 64),
-        129..=512 => (64, 32),
-        513..=2048 => (32, 16),
+        129..=512 => (40, 20),
+        513..=2048 => (16, 8),
         2049..=8192 => (24, 12),
         _ => (18, 9),
     }
@@ -82,7 +76,7 @@ static PLACES: [Place; CLASSES] = {
     while class < CLASSES {
         let (entries, refill) = entries_of(class);
         places[class] = Place { below: below as u16, entries, refill };
-        below += (entries as usize + 1) * ENTRY_STEPS as usize;
+        below += (entries as usize + 1) * ENTRY_BYTES;
         assert!(below <= 1 << u16::BITS, "all entries lie where a top can");
         class += 1;
     }
@@ -92,7 +86,7 @@ static PLACES: [Place; CLASSES] = {
 /// Bytes from the first entry of all to a class's entry at `index`.
 #[inline(always)]
 fn place(class: usize, index: usize) -> usize {
-    usize::from(PLACES[class].below) * STEP_BYTES + (index + 1) * ENTRY_BYTES
+    usize::from(PLACES[class].below) + (index + 1) * ENTRY_BYTES
 }
 
 /// The classes of requests by their granules: so that what no flipped bit may change lies in no heap. Each crate that looks
@@ -131,7 +125,7 @@ pub(crate) struct Caches {
     entries: UnsafeCell<[u64; CACHE_BYTES / 8]>,
     /// For each class the owner word of the heap's superblocks.
     owners: UnsafeCell<[u64; BINS]>,
-    /// For each class the steps from the first entry of all to its top one.
+    /// For each class the bytes from the first entry of all to its top one.
     tops: UnsafeCell<[u16; BINS]>,
 }
 
@@ -183,7 +177,7 @@ impl Caches {
     /// The top entry was taken.
     #[inline(always)]
     pub(crate) fn pop(&self, class: u8) {
-        self.move_top(class, ENTRY_STEPS.wrapping_neg());
+        self.move_top(class, (ENTRY_BYTES as u16).wrapping_neg());
     }
 
     /// Adds to a top where it lies: an atomic load and store, though no other thread is here, as a compiler
@@ -215,7 +209,7 @@ impl Caches {
 
     #[inline(always)]
     fn word_at(&self, top: u16, index: usize) -> usize {
-        let at = self.at(usize::from(top) * STEP_BYTES).wrapping_add(index);
+        let at = self.at(usize::from(top)).wrapping_add(index);
         // SAFETY: any top and the two words from it on lie in the array, which this thread alone uses. A
         // top that was overwritten may be no multiple of 8.
         unsafe { at.read_unaligned() as usize }
@@ -238,7 +232,7 @@ impl Caches {
     /// Returns true if there is room for another slot.
     #[inline(always)]
     pub(crate) fn has_room(&self, class: u8) -> bool {
-        let top = usize::from(self.top(class)) * STEP_BYTES + ENTRY_BYTES;
+        let top = usize::from(self.top(class)) + ENTRY_BYTES;
         // SAFETY: the third word of an entry beyond the top.
         unsafe { self.at(top).add(2).read_unaligned() == 0 }
     }
@@ -249,8 +243,8 @@ impl Caches {
         if !self.has_room(class) {
             return false;
         }
-        let top = usize::from(self.top(class)) * STEP_BYTES + ENTRY_BYTES;
-        self.move_top(class, ENTRY_STEPS);
+        let top = usize::from(self.top(class)) + ENTRY_BYTES;
+        self.move_top(class, ENTRY_BYTES as u16);
         // SAFETY: an entry beyond the top.
         unsafe { self.write(top, entry) };
         true
@@ -259,9 +253,9 @@ impl Caches {
     /// Number of entries of a class; `None` if its top was overwritten.
     pub(crate) fn len(&self, class: usize) -> Option<usize> {
         let Place { below, entries, .. } = PLACES[class];
-        let steps = self.top(class as u8).checked_sub(below)?;
-        let len = steps / ENTRY_STEPS;
-        (steps % ENTRY_STEPS == 0 && len <= entries).then_some(len.into())
+        let bytes = usize::from(self.top(class as u8).checked_sub(below)?);
+        let len = bytes / ENTRY_BYTES;
+        (bytes % ENTRY_BYTES == 0 && len <= usize::from(entries)).then_some(len)
     }
 
     /// The entry at `index` from the lowest on.
@@ -298,7 +292,7 @@ impl Caches {
     }
 
     fn set_len(&self, class: usize, len: usize) {
-        let top = PLACES[class].below + len as u16 * ENTRY_STEPS;
+        let top = PLACES[class].below + (len * ENTRY_BYTES) as u16;
         self.set_top(class as u8, top);
     }
 
@@ -451,11 +445,7 @@ mod tests {
             PLACES.iter().enumerate().skip(1).map(|(class, next)| (class - 1, next))
         {
             let highest = place(class, usize::from(PLACES[class].entries) - 1);
-            assert_eq!(
-                usize::from(next.below) * STEP_BYTES,
-                highest + ENTRY_BYTES,
-                "class {class}"
-            );
+            assert_eq!(usize::from(next.below), highest + ENTRY_BYTES, "class {class}");
         }
     }
 

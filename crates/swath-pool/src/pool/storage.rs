@@ -27,7 +27,7 @@ pub struct Storage<'m> {
     pub live: &'m mut [Live],
     /// Claims of fronts to free slots, 8 bytes for each unit, touched only for superblocks.
     pub claims: &'m mut [Claim],
-    /// Processor heaps, 131 KiB each, as many as there can be threads with one; touched only as far as classes
+    /// Processor heaps, 67 KiB each, as many as there can be threads with one; touched only as far as classes
     /// are used.
     pub heaps: &'m mut [HeapSlot],
     /// Bits of free units whose memory is still there, and their seals: [`dirty_words`] words.
