@@ -224,7 +224,8 @@ fn price<C: Contender>(pattern: Pattern, plan: Plan) -> Result<[Cost; 2], Failur
         line.clear();
     }
     let status = child.wait().map_err(read)?;
-    if !status.success() || pricing.parts[0].calls == 0 {
+    let counted = pattern.parts().iter().zip(&pricing.parts).all(|(_, cost)| cost.calls > 0);
+    if !status.success() || !counted {
         return Err(Failure::Result(format!("{name}: {status}: {said}")));
     }
     Ok(pricing.parts)

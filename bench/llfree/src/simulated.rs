@@ -157,18 +157,18 @@ impl<C: Cpu> Simulation<C> {
     fn cross(&mut self, plan: Plan) {
         let (batch, count) = batches(plan);
         let (warm, pairs) = (count.div_ceil(8), self.cpus.len() / 2);
-        // Of each pair: batches that wait, the one that is filled, the one that is emptied, and batches taken.
-        let mut queues = vec![(Vec::<Vec<u64>>::new(), Vec::new(), Vec::new(), 0); pairs];
+        // Of each pair: batches that wait, the one that is filled, the one that is emptied, and batches taken and given.
+        let mut queues = vec![(Vec::<Vec<u64>>::new(), Vec::new(), Vec::new(), 0, 0); pairs];
         loop {
             let mut idle = true;
             for cpu in self.turns() {
-                let (waiting, filled, emptied, taken) = &mut queues[cpu / 2];
+                let (waiting, filled, emptied, taken, given) = &mut queues[cpu / 2];
                 if cpu % 2 == 0 && *taken < warm + count && waiting.len() < QUEUE {
                     let part = (*taken >= warm).then_some(0);
                     filled.push(0);
                     let full = filled.len() == batch;
                     let block = self.get(cpu, part);
-                    let (waiting, filled, _, taken) = &mut queues[cpu / 2];
+                    let (waiting, filled, _, taken, _) = &mut queues[cpu / 2];
                     if let Some(place) = filled.last_mut() {
                         *place = block;
                     }
@@ -181,9 +181,10 @@ impl<C: Cpu> Simulation<C> {
                     if emptied.is_empty() && !waiting.is_empty() {
                         *emptied = waiting.remove(0);
                         emptied.reverse();
+                        *given += 1;
                     }
                     let Some(block) = emptied.pop() else { continue };
-                    let part = (*taken > warm + QUEUE).then_some(1);
+                    let part = (*given > warm).then_some(1);
                     self.put(cpu, part, block);
                     idle = false;
                 }
