@@ -51,32 +51,27 @@ struct Place {
     below: u16,
     /// Number of entries.
     entries: u16,
-    /// Entries that an empty cache is refilled with: fewer, as what a program needs once would be written for nothing, and
-    /// as many can be freed at once.
-    refill: u16,
 }
 
-/// Entries of a class, and of a refill: fewer of longer slots.
-const fn entries_of(class: usize) -> (u16, u16) {
-    if cfg!(loom) {
-        return (ENTRIES_MAX as u16, ENTRIES_MAX as u16 / 2);
-    }
-    match LAYOUTS[class].size {
-        0..=128 => (ENTRIES_MAX as u16, 64),
-        129..=512 => (40, 20),
-        513..=2048 => (16, 8),
-        2049..=8192 => (24, 12),
-        _ => (18, 9),
-    }
+/// Fewer entries of longer slots.
+const fn entries_of(class: usize) -> usize {
+    let entries = match LAYOUTS[class].size {
+        0..=128 => 128,
+        129..=512 => 40,
+        513..=2048 => 16,
+        2049..=8192 => 24,
+        _ => 18,
+    };
+    if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
 }
 
 static PLACES: [Place; CLASSES] = {
-    let mut places = [Place { below: 0, entries: 0, refill: 0 }; CLASSES];
+    let mut places = [Place { below: 0, entries: 0 }; CLASSES];
     let (mut class, mut below) = (0, 0);
     while class < CLASSES {
-        let (entries, refill) = entries_of(class);
-        places[class] = Place { below: below as u16, entries, refill };
-        below += (entries as usize + 1) * ENTRY_BYTES;
+        let entries = entries_of(class);
+        places[class] = Place { below: below as u16, entries: entries as u16 };
+        below += (entries + 1) * ENTRY_BYTES;
         assert!(below <= 1 << u16::BITS, "all entries lie where a top can");
         class += 1;
     }
@@ -252,7 +247,7 @@ impl Caches {
 
     /// Number of entries of a class; `None` if its top was overwritten.
     pub(crate) fn len(&self, class: usize) -> Option<usize> {
-        let Place { below, entries, .. } = PLACES[class];
+        let Place { below, entries } = PLACES[class];
         let bytes = usize::from(self.top(class as u8).checked_sub(below)?);
         let len = bytes / ENTRY_BYTES;
         (bytes % ENTRY_BYTES == 0 && len <= usize::from(entries)).then_some(len)
@@ -311,9 +306,9 @@ impl Caches {
         self.set_len(class, kept);
     }
 
-    /// As many entries as an empty cache is refilled with.
-    pub(crate) fn refill_of(class: usize) -> usize {
-        PLACES[class].refill.into()
+    /// Half of a class's entries: as many as an empty cache is refilled with.
+    pub(crate) fn half(class: usize) -> usize {
+        usize::from(PLACES[class].entries) / 2
     }
 
     /// Sets entries of an empty cache from below `index` down, which has them once it is
@@ -435,11 +430,8 @@ mod tests {
         }
         let entries = |size: usize| PLACES[class_of(size)].entries;
         let sizes = [16, 128, 144, 512, 576, 2048, 2304, 8192, 9216, SLOT_BYTES_MAX];
-        assert_eq!(sizes.map(entries), [256, 256, 64, 64, 32, 32, 24, 24, 18, 18]);
-        // A refill leaves room, below the marks, for as many frees.
-        assert!(
-            (0..CLASSES).all(|class| 2 * Caches::refill_of(class) <= PLACES[class].entries.into())
-        );
+        assert_eq!(sizes.map(entries), [128, 128, 40, 40, 16, 16, 24, 24, 18, 18]);
+        assert!((0..CLASSES).all(|class| 2 * Caches::half(class) == PLACES[class].entries.into()));
         // Below a class's lowest entry is a place that is no other's.
         for (class, next) in
             PLACES.iter().enumerate().skip(1).map(|(class, next)| (class - 1, next))
@@ -454,7 +446,7 @@ mod tests {
     #[test]
     fn entries_are_set_downwards_as_far_as_there_is_room() {
         for class in [0, 9, 30, CLASSES - 1] {
-            let half = Caches::refill_of(class);
+            let half = Caches::half(class);
             for (given, bounded) in [(half, false), (half, true), (half + 3, true), (2, true)] {
                 let caches = begun();
                 let mut slots = (1..=given).map(slot);

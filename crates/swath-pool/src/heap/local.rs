@@ -236,7 +236,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             address: arena.wrapping_add(granule << GRANULE_SHIFT),
         };
         // The first slots come on top.
-        let (caches, half) = (&self.slot.caches, Caches::refill_of(class));
+        let (caches, half) = (&self.slot.caches, Caches::half(class));
         let (mut open, mut lowest) = (superblock.open.load(Relaxed), half);
         while open != 0 && lowest != 0 {
             let word = open.trailing_zeros() as usize % WORDS;
