@@ -410,7 +410,7 @@ fn single_frames_come_in_rising_runs() {
 /// taken; what comes back in no order goes on, too, and nothing is lost.
 #[test]
 fn what_comes_back_in_a_row_goes_on_together() {
-    const FRAMES: u64 = 1 << 15;
+    const FRAMES: u64 = 1 << 16;
     for order in [0, 3, 6, 9, 10].map(Order::known) {
         let pool = Pool::new(0..FRAMES);
         let frees = Arc::clone(&pool.frees);
@@ -436,6 +436,38 @@ fn what_comes_back_in_a_row_goes_on_together() {
             assert_eq!(front.free_frames(), FRAMES);
             front.check().unwrap();
         }
+    }
+}
+
+/// Where some CPUs free what others allocate, areas go from hand to hand: once enough frames are under
+/// way the allocator is not asked any more. Of orders between some do go back to it, those of a full stack
+/// that lie in two areas.
+#[test]
+fn areas_go_from_one_cpu_to_another() {
+    const FRAMES: u64 = 1 << 19;
+    for order in [0, 9, 10].map(Order::known) {
+        let pool = Pool::new(0..FRAMES);
+        let frees = Arc::clone(&pool.frees);
+        let (mut slots, mut bits) = (slots(4), bits(&pool));
+        let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+        let cpus = [0, 1, 2, 3].map(|cpu| front.on(cpu).unwrap());
+        for turn in 0..20 {
+            if turn == 10 {
+                frees.store(0, Ordering::Relaxed);
+            }
+            for pair in [0, 2] {
+                let (mut taker, mut giver) = (cpus[pair], cpus[pair + 1]);
+                let count = 8192 / order.frames();
+                let blocks: Vec<Extent> =
+                    (0..count).map(|_| taker.allocate_aligned(order).unwrap()).collect();
+                blocks.into_iter().try_for_each(|block| giver.free(block)).unwrap();
+            }
+        }
+        assert_eq!(frees.load(Ordering::Relaxed), 0, "{order}");
+        assert_eq!(front.free_frames(), FRAMES);
+        front.check().unwrap();
+        // Nor is any of them kept from who needs all memory.
+        front.allocate(FRAMES, &mut |_| ()).unwrap();
     }
 }
 

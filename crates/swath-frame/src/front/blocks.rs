@@ -1,13 +1,14 @@
 //! The blocks of more than one frame that one CPU holds ready.
 
-use lock_api::{Mutex, RawMutex};
+use lock_api::RawMutex;
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
+use crate::front::areas::Areas;
 #[cfg(feature = "testing")]
 use crate::front::areas::flip;
-use crate::front::areas::{Areas, Wrong, free_all};
 use crate::front::bits::UNIT_ORDER;
+use crate::front::exchange::{Shared, Wrong, free_all};
 
 /// Blocks of each order in a slot; few for the model checker, which must see them overflow.
 const BLOCKS: usize = if cfg!(loom) { 2 } else { 14 };
@@ -77,7 +78,7 @@ impl Blocks {
 
     /// Words of the blocks.
     #[cfg(feature = "testing")]
-    pub(super) const WORDS: usize = STACKS * (2 + BLOCKS) + Areas::WORDS;
+    pub(super) const WORDS: usize = STACKS * (2 + BLOCKS) + <Areas>::WORDS;
 
     /// Flips a bit of one of the words; returns what it was.
     #[cfg(feature = "testing")]
@@ -140,7 +141,7 @@ impl Blocks {
     pub(super) fn spill<R: RawMutex>(
         &mut self,
         block: Extent,
-        shared: &Mutex<R, impl FrameAllocator>,
+        shared: &Shared<R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
         if !is_block(block) {
             return self.areas.spill(block, &mut *shared.lock());

@@ -1,13 +1,14 @@
 //! The frames that one CPU holds ready: a claimed word, a bounded buffer, and longer blocks.
 
-use lock_api::{Mutex, RawMutex};
+use lock_api::RawMutex;
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::front::areas::{Wrong, runs};
+use crate::front::areas::runs;
 #[cfg(feature = "testing")]
 use crate::front::areas::{flip, flip_len};
 use crate::front::blocks::Blocks;
+use crate::front::exchange::{Shared, Wrong};
 
 /// Frames in a claimed word.
 const WORD_FRAMES: u64 = 64;
@@ -124,27 +125,37 @@ impl Held {
     /// Claims a word of frames, or where memory is in small pieces as many as
     /// are worth a hold of the lock. Called when no single frame is ready. A word is cut from an area, so that
     /// the next ones lie beside it, and those of other CPUs on other lines.
-    pub(super) fn claim(&mut self, shared: &mut impl FrameAllocator) -> Result<(), Wrong> {
-        let mut claimed = 0;
-        while claimed < CLAIM_FRAMES {
-            let block = if claimed > 0 {
-                shared.allocate_block(CLAIM_FRAMES - claimed)
-            } else if let Some(start) = self.blocks.pop_run(WORD_FRAMES) {
-                Some(Extent::new(Pfn::new(start), WORD_FRAMES))
-            } else {
-                self.blocks.areas.claim_run(WORD_FRAMES, shared)?
-            };
-            let Some(block) = block else { break };
-            if claimed == 0 {
-                self.base = block.start.raw();
-            }
+    pub(super) fn claim<R: RawMutex>(
+        &mut self,
+        shared: &Shared<R, impl FrameAllocator>,
+    ) -> Result<(), Wrong> {
+        let word = match self.blocks.pop_run(WORD_FRAMES) {
+            Some(start) => Some(Extent::new(Pfn::new(start), WORD_FRAMES)),
+            None => self.blocks.areas.claim_run(WORD_FRAMES, shared)?,
+        };
+        let Some(word) = word else { return Ok(()) };
+        self.base = word.start.raw();
+        self.push_all(word);
+        let mut claimed = word.count;
+        if claimed >= CLAIM_FRAMES {
+            return Ok(());
+        }
+        let mut allocator = shared.lock();
+        while claimed < CLAIM_FRAMES
+            && let Some(block) = allocator.allocate_block(CLAIM_FRAMES - claimed)
+        {
             claimed += block.count;
-            for frame in block.iter() {
-                let held = self.push(frame.raw());
-                debug_assert!(held, "there is room for a claim");
-            }
+            self.push_all(block);
         }
         Ok(())
+    }
+
+    /// Takes in frames that were claimed.
+    fn push_all(&mut self, block: Extent) {
+        for frame in block.iter() {
+            let held = self.push(frame.raw());
+            debug_assert!(held, "there is room for a claim");
+        }
     }
 
     /// The buffer's frames in the order in which they came.
@@ -158,7 +169,7 @@ impl Held {
     /// what it cannot hold.
     #[cold]
     #[inline(never)]
-    pub(super) fn spill<R: RawMutex>(&mut self, shared: &Mutex<R, impl FrameAllocator>) -> bool {
+    pub(super) fn spill<R: RawMutex>(&mut self, shared: &Shared<R, impl FrameAllocator>) -> bool {
         if self.len() > BUFFER_FRAMES {
             self.tail = self.head;
             return false;

@@ -11,20 +11,22 @@
 //!
 //! A slot turns to the shared allocator only to claim, or to return what it has no room for. What is
 //! full is sorted. If it is one run, it becomes an area, or joins one that it borders on. Only when
-//! areas would be more than eight or hold more than a share of the memory, they go back, all under one hold of the
-//! lock; while another has that, they may grow to twice the share first, so that nobody waits for it who
-//! gives back much in a row. The share is an eighth of the memory, divided by the CPUs, but at least 16,384 frames and
-//! at most 65,536. Otherwise the upper half goes back as so many runs (huge pages become areas first), and the lower
-//! half stays, since every allocator here prefers low frame numbers. So a block that is taken and comes back
-//! again and again is neither split from a larger one nor merged into it each time. A block
+//! areas would be more than eight or hold more than a share of the memory, they go, all under one hold of a
+//! lock: they are **spare** from then on, for who claims next, on whichever CPU; so where one CPU frees what
+//! another allocates, areas go from hand to hand. Where others are spare already, they go
+//! back to the allocator; while another CPU has that, they may grow to twice the share first, so that nobody waits
+//! for it who gives back much in a row. The share is an eighth of the memory, divided by the CPUs, but at least 16,384
+//! frames and at most 65,536. Otherwise the upper half goes back as so many runs (huge pages become areas first), and
+//! the lower half stays, since every allocator here prefers low frame numbers. So a block that is taken and comes back
+//! again and again is neither split from a larger one nor merged into it each time. Where nothing is spare, a block
 //! is cut from what the allocator gives first, up to 256 frames for orders to 6 and up to 1,024 above,
-//! up to four pieces where that is in pieces, and only where it has no such block, from a whole huge page of 512. A CPU that claims again and again, and
-//! returns nothing between, claims twice as much each time, up to 64 times as much and its share: about what it has
-//! taken since. Longer requests, and frames that are freed otherwise than as a run of up to
-//! 64 frames or as an aligned block, go straight to the shared allocator.
+//! up to four pieces where that is in pieces, and only where it has no such block, from a whole huge page of 512. A
+//! CPU that claims again and again, and returns nothing between, claims twice as much each time, up to 64 times as
+//! much and its share: about what it has taken since. Longer requests, and frames that are freed otherwise than as a
+//! run of up to 64 frames or as an aligned block, go straight to the shared allocator.
 //!
 //! **Nothing is stranded.** When the shared allocator cannot serve a request,
-//! the slots are emptied into it one by one, and each time it tries again: as
+//! what is spare goes back to it, then the slots are emptied into it one by one, and each time it tries again: as
 //! long as no other call is under way, a request fails only if the allocator
 //! alone, with every frame back in it, would have failed too.
 //!
@@ -40,9 +42,9 @@
 //! is not the front's. Then it goes to nobody: a bit or a slot has been changed from outside, which
 //! [`Front::fault`] tells from then on. What the slot held, or the block, goes to nobody either.
 //!
-//! **Locks.** Each slot has its own lock and the allocator has one; the caller
+//! **Locks.** Each slot has its own lock, the spare areas have one and the allocator has one; the caller
 //! brings their type (a kernel uses one that masks interrupts). A slot's lock
-//! is taken before the allocator's, and never two slots' at once. A CPU number
+//! is taken before that of the spare areas, which comes before the allocator's, and never two slots' at once. A CPU number
 //! only spreads the load: two threads that use the same number are safe. A request that its slot
 //! serves holds that slot's lock for one word, or for a look at eight areas; a claim, or a return,
 //! holds both for 32 of the allocator's calls at most, for 514 MiB together, which are 2,056 words of bits; a free of a run that lies in two words of
@@ -52,11 +54,13 @@
 //! Metadata: 40 words for each 1,024 frames from the lowest free frame to the highest (80 where a
 //! word has 32 bits; [`Front::bits_len`]), on cache lines that no other frames share, and so up to 7 (15)
 //! more before the first. One [`Slot`] of 2,176 bytes for each CPU, which holds 76 MiB in blocks,
-//! 16 MiB of order 9, 32 MiB of order 10 and 28 MiB of all others, and in areas two shares and 2 MiB at most.
+//! 16 MiB of order 9, 32 MiB of order 10 and 28 MiB of all others, and in areas two shares and 2 MiB at most. Spare
+//! are up to 64 areas, together not more than all shares, nor than an eighth of the memory or one share.
 
 mod areas;
 mod bits;
 mod blocks;
+mod exchange;
 mod held;
 mod on_cpu;
 mod shared;

@@ -7,9 +7,9 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
-use crate::front::areas::Wrong;
 use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
 use crate::front::blocks::{Blocks, is_block};
+use crate::front::exchange::Wrong;
 use crate::front::held::Held;
 use crate::front::shared::{Front, NoSuchCpu, Slot};
 use crate::hardening::WordFault;
@@ -75,8 +75,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     fn allocate_claimed(&self) -> Option<Pfn> {
         let mut held = self.slot.held.lock();
         if held.has_no_single() {
-            let claimed = held.claim(&mut *self.front.shared.lock());
-            if claimed.is_err() {
+            if held.claim(&self.front.shared).is_err() {
                 self.front.note_slot(self.slot, 0);
             }
         }
@@ -144,7 +143,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         mut held: MutexGuard<'_, R, Held>,
         order: Order,
     ) -> Result<Extent, FrameAllocateError> {
-        let claimed = held.blocks.areas.claim_block(order.k(), &mut *self.front.shared.lock());
+        let claimed = held.blocks.areas.claim_block(order.k(), &self.front.shared);
         drop(held);
         match self.sound(claimed) {
             Some(start) => self.taken_block(start, order),
@@ -166,10 +165,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     #[cold]
     #[inline(never)]
     fn claim_run(&self, count: u64) -> Option<Extent> {
-        let claimed = {
-            let mut held = self.slot.held.lock();
-            held.blocks.areas.claim_run(count, &mut *self.front.shared.lock())
-        };
+        let claimed = self.slot.held.lock().blocks.areas.claim_run(count, &self.front.shared);
         match self.sound(claimed) {
             Some(run) => self.taken_run(run.start.raw(), run.count).ok(),
             None => self.front.allocate_block(count),
@@ -345,13 +341,10 @@ impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
         self.front.total_frames()
     }
 
-    /// The shared allocator's free blocks, then what each slot holds: its
+    /// The shared allocator's free blocks, then the spare areas, then what each slot holds: its
     /// claimed word's, its buffer's, its longer blocks.
     fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
-        self.front.shared.lock().for_each_free(visit);
-        for slot in self.front.slots {
-            slot.held.lock().for_each(visit);
-        }
+        self.front.for_each_free(visit);
     }
 
     fn fault(&self) -> Option<WordFault> {

@@ -7,8 +7,11 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
-use crate::front::areas::frames_max;
+#[cfg(feature = "testing")]
+use crate::front::areas::{Areas, SPARE_AREAS};
+use crate::front::areas::{frames_max, spare_max};
 use crate::front::bits::{Bits, LINE_WORDS, UNIT_FRAMES, UNIT_WORDS};
+use crate::front::exchange::Shared;
 use crate::front::held::Held;
 use crate::hardening::{Table, WordFault};
 use crate::hotplug::{FrameHotplug, FrameHotplugError, within};
@@ -93,19 +96,6 @@ impl<R: RawMutex> fmt::Debug for Slot<R> {
     }
 }
 
-/// Something on cache lines of its own: what all read is not taken from them when it changes.
-#[repr(align(128))]
-pub(super) struct Apart<T>(T);
-
-impl<T> core::ops::Deref for Apart<T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
 /// A shared frame allocator with a slot for each CPU before it.
 ///
 /// `R` is the lock's type, `A` the allocator's. [`Front::on`] gives a CPU's
@@ -113,7 +103,7 @@ impl<T> core::ops::Deref for Apart<T> {
 /// calls for many frames need no CPU.
 ///
 /// Invariants: each frame of the front is in exactly one place: with a user (its
-/// bit is set), in one slot, or free in the shared allocator. No
+/// bit is set), in one slot, in one spare area, or free in the shared allocator. No
 /// other frame is in any. While a call is under way its frames may be in none.
 /// Only who holds the allocator's lock may clear more than one word of the users'
 /// bits in a row, so whoever holds it sees no half-done free.
@@ -122,7 +112,7 @@ impl<T> core::ops::Deref for Apart<T> {
 /// foreign to the front: they go back before it is made, or after
 /// [`into_inner`](Self::into_inner).
 pub struct Front<'m, R, A> {
-    pub(super) shared: Apart<Mutex<R, A>>,
+    pub(super) shared: Shared<R, A>,
     pub(super) slots: &'m [Slot<R>],
     /// The frame of bit 0.
     pub(super) first: u64,
@@ -211,12 +201,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         bits.fill_with(|| AtomicUsize::new(0));
         let bits = Bits(bits.as_chunks().0.get(..units).unwrap_or_default());
         bits.hold_all();
-        let frames_max = frames_max(UNIT_FRAMES * bits.0.len() as u64, slots.len());
-        slots.fill_with(|| Slot { held: Mutex::new(Held::new(frames_max)) });
+        let (memory, cpus) = (UNIT_FRAMES * bits.0.len() as u64, slots.len());
+        let share = frames_max(memory, cpus);
+        slots.fill_with(|| Slot { held: Mutex::new(Held::new(share)) });
         allocator.for_each_free(&mut |extent| {
             bits.own_range(extent.start.raw() - first, extent.end().raw() - first);
         });
-        let (shared, fault) = (Apart(Mutex::new(allocator)), Mutex::new(None));
+        let shared = Shared::new(allocator, spare_max(memory, cpus, share));
+        let fault = Mutex::new(None);
         Ok(Self { shared, slots, first, bits, fault })
     }
 
@@ -318,18 +310,40 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         WordFault { table: Table::Allocated, word, value }
     }
 
-    /// Returns what a slot holds to the allocator.
-    fn flush(&self, slot: usize, held: &mut Held, shared: &mut A) {
-        if !held.flush(shared) {
-            self.note(WordFault { table: Table::Slots, word: slot, value: held.base });
+    /// Returns what a slot holds to the allocator, or the spare areas, which are as one more slot after the
+    /// last. With the allocator's lock, so that nobody else takes them first.
+    fn flush(&self, at: usize) -> MutexGuard<'_, R, A> {
+        let (allocator, right, value) = if let Some(slot) = self.slots.get(at) {
+            let mut held = slot.held.lock();
+            let mut allocator = self.shared.lock();
+            let right = held.flush(&mut *allocator);
+            (allocator, right, held.base)
+        } else {
+            let mut spare = self.shared.spare();
+            let mut allocator = self.shared.lock();
+            let right = spare.flush(&mut *allocator).is_ok();
+            (allocator, right, 0)
+        };
+        if !right {
+            self.note(WordFault { table: Table::Slots, word: at, value });
         }
+        allocator
     }
 
-    /// Counts the frames that are free, in the allocator and in the slots.
+    /// Counts the frames that are free, in the allocator, spare and in the slots.
     /// Exact when no other call is under way. O(CPUs).
     pub fn free_frames(&self) -> u64 {
         let held: u64 = self.slots.iter().map(|slot| slot.held.lock().count()).sum();
-        held + self.shared.lock().free_frames()
+        held + self.shared.spare().count() + self.shared.lock().free_frames()
+    }
+
+    /// Visits every free frame: the allocator's, the spare ones, then those of the slots.
+    pub(super) fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        self.shared.lock().for_each_free(visit);
+        self.shared.spare().iter().for_each(&mut *visit);
+        for slot in self.slots {
+            slot.held.lock().for_each(visit);
+        }
     }
 
     /// Returns the number of frames, free or not.
@@ -337,19 +351,18 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         self.shared.lock().total_frames()
     }
 
-    /// Returns to the allocator what the slots hold, so that it can
+    /// Returns to the allocator what the slots hold, and what is spare, so that it can
     /// coalesce. O(CPUs + frames in slots · the allocator's cost).
     pub fn drain(&self) {
-        for (at, slot) in self.slots.iter().enumerate() {
-            let mut held = slot.held.lock();
-            self.flush(at, &mut held, &mut self.shared.lock());
+        for at in 0..=self.slots.len() {
+            drop(self.flush(at));
         }
     }
 
     /// Ends the front: the allocator, with everything but what users hold.
     pub fn into_inner(self) -> A {
         self.drain();
-        self.shared.0.into_inner()
+        self.shared.into_inner()
     }
 
     /// Checks every invariant. Call it when no other call is under way.
@@ -365,10 +378,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
             let wrong = |frame: &Pfn| !self.bits.is_free(frame.raw().wrapping_sub(self.first));
             fault = fault.or_else(|| extent.iter().find(wrong));
         };
-        for slot in self.slots {
-            slot.held.lock().for_each(&mut count);
-        }
-        self.shared.lock().for_each_free(&mut count);
+        self.for_each_free(&mut count);
         if let Some(frame) = fault {
             return Err(FrontFault::NotFree { frame });
         }
@@ -379,15 +389,17 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         Ok(())
     }
 
-    /// Counts the words of the bits and the slots.
+    /// Counts the words of the bits, the slots and the spare areas.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn own_words(&self) -> usize {
-        UNIT_WORDS * self.bits.0.len() + self.slots.len() * Held::WORDS
+        UNIT_WORDS * self.bits.0.len()
+            + self.slots.len() * Held::WORDS
+            + Areas::<SPARE_AREAS>::WORDS
     }
 
-    /// Flips a bit of the word `word`: those of the bits come first, then those of each slot. Returns what
-    /// the word was.
+    /// Flips a bit of the word `word`: those of the bits come first, then those of each slot, then those of the
+    /// spare areas. Returns what the word was.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn flip(&self, word: usize, bit: u32) -> u64 {
@@ -397,12 +409,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
             return word.fetch_xor(bit, core::sync::atomic::Ordering::Relaxed) as u64;
         }
         let word = word - bits.count();
-        let mut held = self.slots[word / Held::WORDS].held.lock();
-        held.flip(word % Held::WORDS, bit)
+        match self.slots.get(word / Held::WORDS) {
+            Some(slot) => slot.held.lock().flip(word % Held::WORDS, bit),
+            None => self.shared.spare().flip(word - self.slots.len() * Held::WORDS, bit),
+        }
     }
 
-    /// Asks the shared allocator, and while it fails empties one slot after
-    /// the other into it and asks again.
+    /// Asks the shared allocator, and while it fails returns to it what is spare, then what one slot after
+    /// the other holds, and asks again.
     fn insist<T>(
         &self,
         ask: impl FnMut(&mut A) -> Result<T, FrameAllocateError>,
@@ -422,15 +436,11 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         short: impl Fn(&E) -> bool,
     ) -> Result<T, E> {
         let mut answer = ask(&mut self.shared.lock());
-        for (at, slot) in self.slots.iter().enumerate() {
+        for at in (0..=self.slots.len()).rev() {
             if !answer.as_ref().is_err_and(&short) {
                 break;
             }
-            let mut held = slot.held.lock();
-            let mut shared = self.shared.lock();
-            self.flush(at, &mut held, &mut shared);
-            drop(held);
-            answer = ask(&mut shared);
+            answer = ask(&mut self.flush(at));
         }
         answer
     }

@@ -1,0 +1,262 @@
+//! What all CPUs share, and how a CPU's areas come from there and go back.
+
+use lock_api::{Mutex, MutexGuard, RawMutex};
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::FrameAllocator;
+use crate::front::areas::{Areas, SPARE_AREAS, runs};
+use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
+
+/// Frames of an area that short blocks are cut from: as many as have their bits on one cache
+/// line.
+const AREA_FRAMES: u64 = if cfg!(loom) { BITS } else { 256 };
+
+/// The order of what short blocks are cut from where the allocator gives no area for them.
+const HUGE_ORDER: u32 = if UNIT_ORDER < 9 { UNIT_ORDER } else { 9 };
+
+/// Frames of a block from which on each is an area, though it is not beside others.
+const HUGE_FRAMES: u64 = 1 << HUGE_ORDER;
+
+/// A slot's words were not what they can be, or the allocator did not take its frames back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wrong;
+
+/// Something on cache lines of its own: what all read is not taken from them when it changes.
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// What all CPUs share: the allocator, and **spare** areas.
+///
+/// Where one CPU frees what another allocates, the one's areas overflow as often as the other has to
+/// claim. So the first that overflow are kept aside for who claims next, and neither touches a word of the
+/// allocator's for each block.
+///
+/// Invariants: those of [`Held`](crate::front::held::Held) for every frame of the spare areas. Their lock is
+/// taken before the allocator's, and after a slot's.
+pub(super) struct Shared<R, A> {
+    allocator: Apart<Mutex<R, A>>,
+    spare: Apart<Mutex<R, Areas<SPARE_AREAS>>>,
+}
+
+impl<R: RawMutex, A: FrameAllocator> Shared<R, A> {
+    /// An allocator, and no spare areas, which may become so many frames.
+    pub(super) fn new(allocator: A, spare_max: u64) -> Self {
+        let (allocator, spare) = (Mutex::new(allocator), Mutex::new(Areas::new(spare_max)));
+        Self { allocator: Apart(allocator), spare: Apart(spare) }
+    }
+
+    /// The allocator.
+    #[inline(always)]
+    pub(super) fn lock(&self) -> MutexGuard<'_, R, A> {
+        self.allocator.0.lock()
+    }
+
+    /// The spare areas.
+    #[inline(always)]
+    pub(super) fn spare(&self) -> MutexGuard<'_, R, Areas<SPARE_AREAS>> {
+        self.spare.0.lock()
+    }
+
+    /// The allocator alone.
+    pub(super) fn into_inner(self) -> A {
+        self.allocator.0.into_inner()
+    }
+}
+
+/// Frees blocks; each is tried.
+pub(super) fn free_all(
+    blocks: impl Iterator<Item = Extent>,
+    allocator: &mut impl FrameAllocator,
+) -> Result<(), Wrong> {
+    let tried = blocks.map(|block| allocator.free(block).map_err(|_| Wrong));
+    tried.fold(Ok(()), Result::and)
+}
+
+/// The run that the last blocks of `count` frames are, up or down, and how many are before them.
+fn last_run(blocks: &[u64], count: u64) -> (usize, Extent) {
+    let Some(&last) = blocks.last() else { return (0, Extent::default()) };
+    // Whether each block but the first begins so many frames above the one before it.
+    let steps = |step: u64| {
+        let pairs = blocks.iter().zip(blocks.iter().skip(1)).rev();
+        pairs.take_while(|&(before, block)| block.wrapping_sub(*before) == step).count()
+    };
+    let up = steps(count);
+    let more = if up > 0 { up } else { steps(count.wrapping_neg()) };
+    let start = last.wrapping_sub(count.wrapping_mul(up as u64));
+    (blocks.len() - 1 - more, Extent::new(Pfn::new(start), count.wrapping_mul(more as u64 + 1)))
+}
+
+impl<const N: usize> Areas<N> {
+    /// Returns everything.
+    pub(super) fn flush(&mut self, allocator: &mut impl FrameAllocator) -> Result<(), Wrong> {
+        let fits = self.fits();
+        let result = free_all(self.iter(), allocator);
+        self.clear();
+        if fits { result } else { Err(Wrong) }
+    }
+}
+
+impl Areas {
+    /// Makes room where there is none for more of these blocks of `count` frames, which are in the order
+    /// in which they came. If the last half of them or more are one run, that becomes an area. Otherwise the
+    /// upper half goes, huge pages to the areas, too, and what else goes, to the allocator. How many stay.
+    #[inline(always)]
+    pub(super) fn make_room<R: RawMutex>(
+        &mut self,
+        blocks: &mut [u64],
+        count: u64,
+        shared: &Shared<R, impl FrameAllocator>,
+    ) -> (usize, Result<(), Wrong>) {
+        let (before, run) = last_run(blocks, count);
+        if before <= blocks.len() / 2 {
+            return (before, self.collect(run, shared));
+        }
+        blocks.sort_unstable();
+        let (kept, gone) = blocks.split_at(blocks.len() / 2);
+        let gone_runs = runs(gone, count);
+        let result = if count >= HUGE_FRAMES {
+            gone_runs.map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
+        } else {
+            free_all(gone_runs, &mut *shared.lock())
+        };
+        (kept.len(), result)
+    }
+
+    /// Makes a run that came back an area, or joins it to one. Only if there is no room for it, or the
+    /// areas would be too long together, all of them go at once, so that who gives back much in a row rarely asks
+    /// for a lock: they become spare if there is room for them, otherwise they go to the allocator. Where
+    /// another has that, they may grow to twice as many frames before it is waited for.
+    fn collect<R: RawMutex>(
+        &mut self,
+        run: Extent,
+        shared: &Shared<R, impl FrameAllocator>,
+    ) -> Result<(), Wrong> {
+        let (frames, most) = (self.count().saturating_add(run.count), self.frames_max);
+        if frames <= most && self.join(run) {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        if !shared.spare().take_all_from(self) {
+            let mut allocator = match shared.allocator.0.try_lock() {
+                Some(allocator) => allocator,
+                None if frames <= most.saturating_mul(2) && self.join(run) => return Ok(()),
+                None => shared.lock(),
+            };
+            result = self.flush(&mut *allocator);
+        }
+        let room = self.push(run);
+        debug_assert!(room, "no area is left");
+        result
+    }
+
+    /// Takes in an area that came back and for which there is no room: the older half goes.
+    pub(super) fn spill(
+        &mut self,
+        area: Extent,
+        allocator: &mut impl FrameAllocator,
+    ) -> Result<(), Wrong> {
+        self.forget_claims();
+        self.replace(area, allocator)
+    }
+
+    /// Takes in an area in place of the older half.
+    fn replace(&mut self, area: Extent, allocator: &mut impl FrameAllocator) -> Result<(), Wrong> {
+        let mut result = Ok(());
+        let fits = self.push_over(area, |gone| {
+            result = result.and(allocator.free(gone).map_err(|_| Wrong));
+        });
+        if fits { result } else { Err(Wrong) }
+    }
+
+    /// Takes in an area that was claimed, for which there may have to be made room.
+    fn keep(&mut self, area: Extent, allocator: &mut impl FrameAllocator) -> Result<(), Wrong> {
+        if self.push(area) { Ok(()) } else { self.replace(area, allocator) }
+    }
+
+    /// Takes over spare areas.
+    fn take_over<R: RawMutex>(
+        &mut self,
+        shared: &Shared<R, impl FrameAllocator>,
+    ) -> Result<(), Wrong> {
+        let mut spare = shared.spare();
+        if !spare.fits() {
+            spare.clear();
+            return Err(Wrong);
+        }
+        self.take_from(&mut spare);
+        Ok(())
+    }
+
+    /// Claims an area that has an aligned block of `order`, and takes that out: a spare one, or what the
+    /// allocator gives first, which it prefers to use, if it has one, otherwise a whole huge page.
+    pub(super) fn claim_block<R: RawMutex>(
+        &mut self,
+        order: u32,
+        shared: &Shared<R, impl FrameAllocator>,
+    ) -> Result<Option<u64>, Wrong> {
+        let frames = 1_u64 << order;
+        self.take_over(shared)?;
+        if let Some(start) = self.cut_block(frames) {
+            return Ok(Some(start));
+        }
+        // Blocks whose bits are those of parts come from units of their own.
+        let wanted =
+            self.next_frames(if frames < AREA_FRAMES / 2 { AREA_FRAMES } else { UNIT_FRAMES });
+        let allocator = &mut *shared.lock();
+        if frames < wanted && self.claim(frames, wanted, allocator)? {
+            return Ok(self.cut_block(frames));
+        }
+        let order = Order::known(order.max(HUGE_ORDER) as u8);
+        let Ok(block) = allocator.allocate_aligned(order) else { return Ok(None) };
+        if block.count == frames {
+            return Ok(Some(block.start.raw()));
+        }
+        self.keep(block, allocator)?;
+        Ok(self.cut_block(frames))
+    }
+
+    /// Claims areas that have an aligned block of `frames` each, `wanted` frames together: what the
+    /// allocator gives first. Where that is in pieces, several, as the lock is held. True if there is one.
+    fn claim(
+        &mut self,
+        frames: u64,
+        mut wanted: u64,
+        allocator: &mut impl FrameAllocator,
+    ) -> Result<bool, Wrong> {
+        let mut claimed = false;
+        while wanted >= frames && !(claimed && self.is_half_full()) {
+            let Some(area) = allocator.allocate_block(wanted) else { break };
+            let before = area.start.raw().next_multiple_of(frames) - area.start.raw();
+            if before + frames > area.count {
+                allocator.free(area).map_err(|_| Wrong)?;
+                break;
+            }
+            wanted -= area.count;
+            self.keep(area, allocator)?;
+            claimed = true;
+        }
+        Ok(claimed)
+    }
+
+    /// Claims an area for several runs of so many frames, and takes one out, or all if there are fewer.
+    pub(super) fn claim_run<R: RawMutex>(
+        &mut self,
+        count: u64,
+        shared: &Shared<R, impl FrameAllocator>,
+    ) -> Result<Option<Extent>, Wrong> {
+        self.take_over(shared)?;
+        let taken = |start| Extent::new(Pfn::new(start), count);
+        if let Some(start) = self.cut_run(count) {
+            return Ok(Some(taken(start)));
+        }
+        // A rest that is too short for another would be served first when it has gone back.
+        let frames = self.next_frames(AREA_FRAMES).max(count) / count * count;
+        let allocator = &mut *shared.lock();
+        let Some(area) = allocator.allocate_block(frames) else { return Ok(None) };
+        if area.count <= count {
+            return Ok(Some(area));
+        }
+        self.keep(area, allocator)?;
+        Ok(self.cut_run(count).map(taken))
+    }
+}
