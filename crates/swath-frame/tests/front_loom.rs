@@ -264,6 +264,29 @@ fn areas_go_back_while_slots_are_emptied() {
     });
 }
 
+/// Areas for which there is no room become spare while another CPU claims: what that gets are frames that came
+/// back, each once.
+#[test]
+fn spare_areas_go_out_once() {
+    explore(|| {
+        let front = front(Pool::new(64, 10, 1), 2);
+        front.allocate(10, &mut |_| ()).unwrap();
+        for frame in [66, 68, 70, 72] {
+            front.on(1).unwrap().free_frame(Pfn::new(frame)).unwrap();
+        }
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || {
+            other.on(1).unwrap().free_frame(Pfn::new(65)).unwrap();
+        });
+        let taken = [0, 1].map(|_| front.on(0).unwrap().allocate_frame().unwrap().raw());
+        there.join().unwrap();
+        assert_ne!(taken[0], taken[1]);
+        assert!(taken.iter().all(|frame| [65, 66, 68, 70, 72].contains(frame)), "{taken:?}");
+        assert_eq!(front.free_frames(), 3);
+        front.check().unwrap();
+    });
+}
+
 /// The order of a unit in this build, and its frames: two words, which are its parts.
 const UNIT: Order = Order::known(3);
 
