@@ -212,8 +212,9 @@ impl<const N: usize> Areas<N> {
 
     /// Takes all areas of another's if there is room for them.
     pub(super) fn take_all_from<const M: usize>(&mut self, other: &mut Areas<M>) -> bool {
-        let frames = self.count().saturating_add(other.count());
-        let fits = frames <= self.frames_max && self.len.saturating_add(other.len) <= N;
+        let fits = other.fits()
+            && self.len.saturating_add(other.len) <= N
+            && self.count().saturating_add(other.count()) <= self.frames_max;
         if fits {
             other.iter().for_each(|area| _ = self.push(area));
             other.clear();

@@ -44,17 +44,17 @@
 //!
 //! **Locks.** Each slot has its own lock, the spare areas have one and the allocator has one; the caller
 //! brings their type (a kernel uses one that masks interrupts). A slot's lock
-//! is taken before that of the spare areas, which comes before the allocator's, and never two slots' at once. A CPU number
-//! only spreads the load: two threads that use the same number are safe. A request that its slot
+//! is taken before that of the spare areas, which comes before the allocator's, and never two slots' at once. A CPU
+//! number only spreads the load: two threads that use the same number are safe. A request that its slot
 //! serves holds that slot's lock for one word, or for a look at eight areas; a claim, or a return,
-//! holds both for 32 of the allocator's calls at most, for 514 MiB together, which are 2,056 words of bits; a free of a run that lies in two words of
-//! bits holds the allocator's lock for these. To empty a slot, which is done where memory is short, takes a
-//! call for each of its blocks.
+//! holds the spare areas' besides for a look at 64, and the allocator's for 32 calls at most, for 770 MiB together,
+//! which are 3,080 words of bits; a free of a run that lies in two words of bits holds the allocator's lock for these.
+//! To empty a slot, or what is spare, which is done where memory is short, takes a call for each of its blocks or areas.
 //!
 //! Metadata: 40 words for each 1,024 frames from the lowest free frame to the highest (80 where a
 //! word has 32 bits; [`Front::bits_len`]), on cache lines that no other frames share, and so up to 7 (15)
 //! more before the first. One [`Slot`] of 2,176 bytes for each CPU, which holds 76 MiB in blocks,
-//! 16 MiB of order 9, 32 MiB of order 10 and 28 MiB of all others, and in areas two shares and 2 MiB at most. Spare
+//! 16 MiB of order 9, 32 MiB of order 10 and 28 MiB of all others, and in areas three shares and 2 MiB at most. Spare
 //! are up to 64 areas, together not more than all shares, nor than an eighth of the memory or one share.
 
 mod areas;
