@@ -11,6 +11,7 @@ mod flips_reservations;
 mod flips_segments;
 mod flips_zones;
 mod front;
+mod front_areas;
 mod front_stress;
 mod guest;
 mod linux;
