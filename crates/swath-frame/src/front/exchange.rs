@@ -72,18 +72,26 @@ pub(super) fn free_all(
     tried.fold(Ok(()), Result::and)
 }
 
+/// Where the last blocks begin of which each is so many frames above the one before it.
+#[inline(always)]
+fn last_steps(blocks: &[u64], step: u64) -> usize {
+    let mut pairs = blocks.windows(2);
+    let breaks = pairs.rposition(|pair| pair[1].wrapping_sub(pair[0]) != step);
+    breaks.map_or(0, |at| at + 1)
+}
+
 /// The run that the last blocks of `count` frames are, up or down, and how many are before them.
+#[inline(always)]
 fn last_run(blocks: &[u64], count: u64) -> (usize, Extent) {
-    let Some(&last) = blocks.last() else { return (0, Extent::default()) };
-    // Whether each block but the first begins so many frames above the one before it.
-    let steps = |step: u64| {
-        let pairs = blocks.iter().zip(blocks.iter().skip(1)).rev();
-        pairs.take_while(|&(before, block)| block.wrapping_sub(*before) == step).count()
+    let up = last_steps(blocks, count);
+    let (before, lowest) = if up + 1 < blocks.len() {
+        (up, up)
+    } else {
+        (last_steps(blocks, count.wrapping_neg()), up)
     };
-    let up = steps(count);
-    let more = if up > 0 { up } else { steps(count.wrapping_neg()) };
-    let start = last.wrapping_sub(count.wrapping_mul(up as u64));
-    (blocks.len() - 1 - more, Extent::new(Pfn::new(start), count.wrapping_mul(more as u64 + 1)))
+    let start = blocks.get(lowest).copied().unwrap_or_default();
+    let frames = count.wrapping_mul((blocks.len() - before) as u64);
+    (before, Extent::new(Pfn::new(start), frames))
 }
 
 impl<const N: usize> Areas<N> {
@@ -98,8 +106,9 @@ impl<const N: usize> Areas<N> {
 
 impl Areas {
     /// Makes room where there is none for more of these blocks of `count` frames, which are in the order
-    /// in which they came. If the last half of them or more are one run, that becomes an area. Otherwise the
-    /// upper half goes, huge pages to the areas, too, and what else goes, to the allocator. How many stay.
+    /// in which they came. If the last half of them or more are one run, that becomes an area, and of huge pages
+    /// what came before it, too, which would stay below for ever and leave less room. Otherwise the
+    /// upper half goes, huge pages to the areas, and what else goes, to the allocator. How many stay.
     #[inline(always)]
     pub(super) fn make_room<R: RawMutex>(
         &mut self,
@@ -107,19 +116,36 @@ impl Areas {
         count: u64,
         shared: &Shared<R, impl FrameAllocator>,
     ) -> (usize, Result<(), Wrong>) {
+        let is_huge = count >= HUGE_FRAMES;
         let (before, run) = last_run(blocks, count);
         if before <= blocks.len() / 2 {
-            return (before, self.collect(run, shared));
+            let stay = blocks.get(..before).unwrap_or_default();
+            let result = self.collect(run, shared);
+            if before == 0 || !is_huge {
+                return (before, result);
+            }
+            return (0, result.and(self.collect_all(stay, count, shared)));
         }
         blocks.sort_unstable();
         let (kept, gone) = blocks.split_at(blocks.len() / 2);
-        let gone_runs = runs(gone, count);
-        let result = if count >= HUGE_FRAMES {
-            gone_runs.map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
+        let result = if is_huge {
+            self.collect_all(gone, count, shared)
         } else {
-            free_all(gone_runs, &mut *shared.lock())
+            free_all(runs(gone, count), &mut *shared.lock())
         };
         (kept.len(), result)
+    }
+
+    /// Makes areas of the runs that these blocks of `count` frames are.
+    #[inline(never)]
+    fn collect_all<R: RawMutex>(
+        &mut self,
+        blocks: &[u64],
+        count: u64,
+        shared: &Shared<R, impl FrameAllocator>,
+    ) -> Result<(), Wrong> {
+        let collected = runs(blocks, count).map(|run| self.collect(run, shared));
+        collected.fold(Ok(()), Result::and)
     }
 
     /// Makes a run that came back an area, or joins it to one. Only if there is no room for it, or the
