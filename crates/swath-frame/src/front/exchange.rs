@@ -106,9 +106,8 @@ impl<const N: usize> Areas<N> {
 
 impl Areas {
     /// Makes room where there is none for more of these blocks of `count` frames, which are in the order
-    /// in which they came. If the last half of them or more are one run, that becomes an area, and of huge pages
-    /// what came before it, too, which would stay below for ever and leave less room. Otherwise the
-    /// upper half goes, huge pages to the areas, and what else goes, to the allocator. How many stay.
+    /// in which they came. If the last half of them or more are one run, that becomes an area. Otherwise the
+    /// upper half goes, huge pages to the areas, too, and what else goes, to the allocator. How many stay.
     #[inline(always)]
     pub(super) fn make_room<R: RawMutex>(
         &mut self,
@@ -116,36 +115,19 @@ impl Areas {
         count: u64,
         shared: &Shared<R, impl FrameAllocator>,
     ) -> (usize, Result<(), Wrong>) {
-        let is_huge = count >= HUGE_FRAMES;
         let (before, run) = last_run(blocks, count);
         if before <= blocks.len() / 2 {
-            let stay = blocks.get(..before).unwrap_or_default();
-            let result = self.collect(run, shared);
-            if before == 0 || !is_huge {
-                return (before, result);
-            }
-            return (0, result.and(self.collect_all(stay, count, shared)));
+            return (before, self.collect(run, shared));
         }
         blocks.sort_unstable();
         let (kept, gone) = blocks.split_at(blocks.len() / 2);
-        let result = if is_huge {
-            self.collect_all(gone, count, shared)
+        let gone_runs = runs(gone, count);
+        let result = if count >= HUGE_FRAMES {
+            gone_runs.map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
         } else {
-            free_all(runs(gone, count), &mut *shared.lock())
+            free_all(gone_runs, &mut *shared.lock())
         };
         (kept.len(), result)
-    }
-
-    /// Makes areas of the runs that these blocks of `count` frames are.
-    #[inline(never)]
-    fn collect_all<R: RawMutex>(
-        &mut self,
-        blocks: &[u64],
-        count: u64,
-        shared: &Shared<R, impl FrameAllocator>,
-    ) -> Result<(), Wrong> {
-        let collected = runs(blocks, count).map(|run| self.collect(run, shared));
-        collected.fold(Ok(()), Result::and)
     }
 
     /// Makes a run that came back an area, or joins it to one. Only if there is no room for it, or the
