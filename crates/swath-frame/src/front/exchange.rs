@@ -1,4 +1,4 @@
-//! What all CPUs share, and how a CPU's areas come from there and go back.
+//! State that all CPUs share, and how a CPU's areas come from there and go back.
 
 use lock_api::{Mutex, MutexGuard, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
@@ -25,7 +25,7 @@ pub(super) struct Wrong;
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// What all CPUs share: the allocator, and **spare** areas.
+/// The allocator that all CPUs share, and **spare** areas.
 ///
 /// Where one CPU frees what another allocates, the one's areas overflow as often as the other has to
 /// claim. So the first that overflow are kept aside for who claims next, and neither touches a word of the
@@ -72,7 +72,7 @@ pub(super) fn free_all(
     tried.fold(Ok(()), Result::and)
 }
 
-/// Where the last blocks begin of which each is so many frames above the one before it.
+/// The place of the first of the last blocks of which each is so many frames above the one before it.
 #[inline(always)]
 fn last_steps(blocks: &[u64], step: u64) -> usize {
     let mut pairs = blocks.windows(2);

@@ -74,10 +74,8 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     #[inline(never)]
     fn allocate_claimed(&self) -> Option<Pfn> {
         let mut held = self.slot.held.lock();
-        if held.has_no_single() {
-            if held.claim(&self.front.shared).is_err() {
-                self.front.note_slot(self.slot, 0);
-            }
+        if held.has_no_single() && held.claim(&self.front.shared).is_err() {
+            self.front.note_slot(self.slot, 0);
         }
         let popped = held.pop();
         drop(held);
