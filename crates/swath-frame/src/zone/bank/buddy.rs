@@ -42,13 +42,13 @@
 //!
 //! | | Linux | array | list | Adaptive-Buddy |
 //! |---|---|---|---|---|
-//! | in a row from a zone that is free | 190 | 87 | 44 | 37 |
-//! | allocated | 103 | 95 | 47 | 40 |
-//! | freed | 276 | 158 | 158 | 175 |
+//! | in a row from a zone that is free | 190 | 86 | 43 | 36 |
+//! | allocated | 103 | 93 | 46 | 39 |
+//! | freed | 276 | 156 | 156 | 176 |
 //!
 //! Most frames come from an [open word](crate::zone::bank::open). Where one random frame
-//! comes back for each that is allocated, no word has many: the two calls take 348
-//! against Linux's 302. Of a mixture of orders, a block is allocated by 106 against 110,
+//! comes back for each that is allocated, no word has many: the two calls take 336
+//! against Linux's 302. Of a mixture of orders, a block is allocated by 104 against 110,
 //! and freed by 203 against 314. Adaptive-Buddy's longest calls take about a
 //! thousand instructions: opening a bank, claiming the users' emptiest one, freeing
 //! the frame that empties one.
@@ -59,10 +59,10 @@
 //!
 //! | | Linux | Adaptive-Buddy | ratio |
 //! |---|---|---|---|
-//! | both, 60% in use | 355 | 394 | 1.11 |
-//! | both, 90% in use | 354 | 408 | 1.15 |
-//! | allocated, 90%: order 0, 1 to 5, 6 to 9 | 111, 134, 196 | 159, 370, 593 | 1.4, 2.8, 3.0 |
-//! | freed, 90%: order 0, 1 to 5, 6 to 9 | 188, 365, 709 | 162, 298, 589 | 0.9, 0.8, 0.8 |
+//! | both, 60% in use | 355 | 384 | 1.08 |
+//! | both, 90% in use | 354 | 398 | 1.12 |
+//! | allocated, 90%: order 0, 1 to 5, 6 to 9 | 111, 134, 196 | 150, 364, 573 | 1.4, 2.7, 2.9 |
+//! | freed, 90%: order 0, 1 to 5, 6 to 9 | 188, 365, 709 | 162, 295, 566 | 0.9, 0.8, 0.8 |
 //!
 //! Linux allocates from the head of a list; here the fullest bank is found first, and of ten
 //! words that hold a block of orders 1 to 5, nine hold one: each allocation takes a
@@ -70,8 +70,8 @@
 //! these orders would not help: it would be used up by its first block.
 //!
 //! In the [checked tier](BankBuddy::checked) a frame has two bits more, and records and lists
-//! take four times the bytes. From lists or pools a single frame is then allocated for 41 to
-//! 48 instructions, and freed for 158 to 175; the array allocates one for 99.
+//! take four times the bytes. From lists or pools a single frame is then allocated for 40 to
+//! 47 instructions, and freed for 155 to 175; the array allocates one for 93.
 
 use core::ops::DerefMut;
 
