@@ -5,7 +5,8 @@
 //! the same four again, and again, and four that are spare. There a word that was changed is
 //! outvoted when it is read: the work goes on with the right value, and [`Guarded`] notes that there
 //! was one. What changes a word changes the same bits of each copy, so that the wrong one goes on
-//! to differ. The other words of the slice stand once in both.
+//! to differ. Two calls do neither: [`record`](Kept::record) gives none where copies differ, and
+//! [`mark`](Keep::mark) rights the bit that it writes. The other words of the slice stand once in both.
 
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -67,8 +68,13 @@ pub trait Kept {
     /// Returns the first copy of a record's second word, for who can do with a wrong one.
     fn second(&self, number: usize) -> u64;
 
-    /// Returns the first word of a record, its first copy, and the second word, looked at.
-    fn record(&self, number: usize) -> [u64; 2];
+    /// Returns the number of the last record, of so many, whose second word has a bit of `any` and
+    /// none of `none`, by its first copy.
+    fn last(&self, count: usize, any: u64, none: u64) -> Option<usize>;
+
+    /// Returns the first copies of a record's first two words; `None` if the second was changed, or
+    /// if there is no such record.
+    fn record(&self, number: usize) -> Option<[u64; 2]>;
 }
 
 /// Such a storage that can be changed.
@@ -81,6 +87,10 @@ pub trait Keep: Kept {
 
     /// Changes the word `nth` of a record; returns what it was.
     fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64;
+
+    /// Sets a bit of each copy of a record's second word, or clears it. A copy in which it is wrong
+    /// is right from here on.
+    fn mark(&mut self, number: usize, bit: u32, is_set: bool);
 
     /// Adds to each copy of a record's first word, so that one that was changed stays another; returns
     /// the first copy, and that of the second word.
@@ -116,8 +126,14 @@ impl Kept for [u64] {
     }
 
     #[inline(always)]
-    fn record(&self, number: usize) -> [u64; 2] {
-        self[number * Self::STRIDE..].first_chunk().copied().unwrap_or_default()
+    fn last(&self, count: usize, any: u64, none: u64) -> Option<usize> {
+        let is_wanted = |word| word & any != 0 && word & none == 0;
+        (0..count).rev().find(|&number| is_wanted(self.second(number)))
+    }
+
+    #[inline(always)]
+    fn record(&self, number: usize) -> Option<[u64; 2]> {
+        self[number * Self::STRIDE..].first_chunk().copied()
     }
 }
 
@@ -136,6 +152,11 @@ impl Keep for [u64] {
     fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64 {
         let word = &mut self[number * Self::STRIDE + nth];
         core::mem::replace(word, value(*word))
+    }
+
+    #[inline(always)]
+    fn mark(&mut self, number: usize, bit: u32, is_set: bool) {
+        set_bit(&mut self[number * Self::STRIDE + 1], bit, is_set);
     }
 
     #[inline(always)]
@@ -242,6 +263,14 @@ impl<W: Deref<Target = [u64]>> Guarded<W, Outvoted> {
         self.words.as_chunks::<GROUP>().0
     }
 
+    /// As [`last`](Kept::last), with both tests a group.
+    #[cold]
+    #[inline(never)]
+    fn last_below(&self, count: usize, any: u64, none: u64) -> Option<usize> {
+        let is_wanted = |group: &[u64; GROUP]| group[1] & any != 0 && group[1] & none == 0;
+        self.groups().get(..count)?.iter().rposition(is_wanted)
+    }
+
     /// The right value of three that are not the same; 0 if there is no such word.
     #[cold]
     #[inline(never)]
@@ -258,6 +287,12 @@ fn change(group: &mut [u64; GROUP], part: usize, bits: u64) {
     group[part] ^= bits;
     group[part + PARTS] ^= bits;
     group[part + 2 * PARTS] ^= bits;
+}
+
+/// Sets a bit of a word, or clears it.
+#[inline(always)]
+fn set_bit(word: &mut u64, bit: u32, is_set: bool) {
+    *word = *word & !(1 << bit) | u64::from(is_set) << bit;
 }
 
 /// Adds to each copy of a group's first word.
@@ -300,12 +335,17 @@ impl<W: DerefMut<Target = [u64]>> Kept for Guarded<W, Outvoted> {
     }
 
     #[inline(always)]
-    fn record(&self, number: usize) -> [u64; 2] {
-        match self.groups().get(number) {
-            Some(group) if group[1] == group[1 + PARTS] => [group[0], group[1]],
-            Some(group) => [group[0], self.outvote(number, 1)],
-            None => [0; 2],
-        }
+    fn last(&self, count: usize, any: u64, none: u64) -> Option<usize> {
+        let groups = self.groups().get(..count)?;
+        // Most that have a bit of `any` have none of `none`: one test a group.
+        let at = groups.iter().rposition(|group| group[1] & any != 0)?;
+        if groups.get(at)?[1] & none == 0 { Some(at) } else { self.last_below(at, any, none) }
+    }
+
+    #[inline(always)]
+    fn record(&self, number: usize) -> Option<[u64; 2]> {
+        let group = self.groups().get(number)?;
+        (group[1] == group[1 + PARTS]).then_some([group[0], group[1]])
     }
 }
 
@@ -336,6 +376,15 @@ impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
                 self.keep(number * PARTS + nth, was, value(was));
                 was
             }
+        }
+    }
+
+    #[inline(always)]
+    fn mark(&mut self, number: usize, bit: u32, is_set: bool) {
+        if let Some(group) = self.words.as_chunks_mut::<GROUP>().0.get_mut(number) {
+            set_bit(&mut group[1], bit, is_set);
+            set_bit(&mut group[1 + PARTS], bit, is_set);
+            set_bit(&mut group[1 + 2 * PARTS], bit, is_set);
         }
     }
 
@@ -439,9 +488,13 @@ mod tests {
             let mut words = guarded(&mut storage);
             let [first, next] = words.add(1, 2);
             assert_eq!([first, next].map(|word| word & 0xff), [13, 12]);
-            assert_eq!((words.add(2, 1), words.record(2)), ([0; 2], [0; 2]));
-            assert_eq!(words.record(1), [first, 12]);
-            assert_eq!(words.note.is_noted(), [GROUP + 1, GROUP + PARTS + 1].contains(&changed));
+            assert_eq!((words.add(2, 1), words.record(2)), ([0; 2], None));
+            let is_read = [GROUP + 1, GROUP + PARTS + 1].contains(&changed);
+            assert_eq!(words.record(1), (!is_read).then_some([first, 12]));
+            let last = (changed != GROUP + 1).then_some(1);
+            assert_eq!((words.last(2, 4, 1 << 40), words.last(2, 4, 4)), (last, None));
+            assert_eq!((words.last(1, 8, 0), words.last(3, 8, 0)), (Some(0), None));
+            assert_eq!((words.field(1, 1), words.note.is_noted()), (12, is_read));
             words.keep(5, 12, 90);
             assert_eq!(words.update(1, 0, |was| was + 57), 13);
             assert_eq!([words.field(1, 0), words.kept(5), words.kept(6)], [70, 90, 13]);

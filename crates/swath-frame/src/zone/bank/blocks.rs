@@ -97,9 +97,12 @@ pub(crate) fn paired(starts: u64, j: u32) -> u64 {
 /// The frames of a word at which free blocks of this order, at most 6, start.
 #[inline(always)]
 pub(crate) fn starts(word: u64, order: u32) -> u64 {
-    // Which of up to six steps are done is all that the order decides: no loop.
-    let step = |runs: u64, j: u32| if order > j { runs & runs >> (1 << j) } else { runs };
-    (0..6).fold(word, step) & STARTS[order as usize & 7]
+    // Which of six steps are done is all that the order decides: unrolled, there is no loop.
+    let mut runs = word;
+    for j in 0..6 {
+        runs = if order > j { runs & runs >> (1 << j) } else { runs };
+    }
+    runs & STARTS[order as usize & 7]
 }
 
 /// One order's tree in each bank.
@@ -366,7 +369,7 @@ impl BankBlocks {
         let was_empty =
             class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit);
         if was_empty {
-            self.set_class(s, bank, order, true);
+            s.mark(bank, order, true);
         }
         was_empty
     }
@@ -385,21 +388,9 @@ impl BankBlocks {
         let is_empty =
             class.tree.remove(s.words_mut(), self.words_of(bank) + class.at as usize, unit);
         if is_empty {
-            self.set_class(s, bank, order, order == 0 && self.has_open(bank));
+            s.mark(bank, order, order == 0 && self.has_open(bank));
         }
         is_empty
-    }
-
-    #[inline(always)]
-    pub(crate) fn set_class<S: Keep + ?Sized>(
-        &self,
-        s: &mut S,
-        bank: usize,
-        order: u32,
-        serves: bool,
-    ) {
-        let class = u64::from(serves) << order;
-        s.update(bank, CLASSES / 2, |was| was & !(1 << order) | class);
     }
 
     /// Removes the first word or block from the tree of an order, and says if that is empty now;
@@ -445,7 +436,7 @@ impl BankBlocks {
         order: u32,
         largest: bool,
     ) -> Option<(Pfn, Taken)> {
-        let was = self.record(s, bank);
+        let was = self.record(s, bank)?;
         // An open word serves single frames only.
         let classes = if order == 0 { self.trees(s, bank, was) } else { was.classes() };
         if S::CHECKED && classes >> order == 0 {
@@ -605,18 +596,17 @@ impl BankBlocks {
             let class = &self.classes[order as usize & 31];
             let tree = self.words_of(bank) + class.at as usize;
             let reordered = class.tree.insert(s.words_mut(), tree, at / 64);
-            let entered = if S::CHECKED { u32::from(reordered) << order } else { 0 };
-            if reordered && !S::CHECKED {
-                self.set_class(s, bank, order, true);
+            if reordered {
+                s.mark(bank, order, true);
             }
-            return Some(Released { filed: 1 << order, reordered, entered });
+            return Some(Released { filed: 1 << order, reordered });
         }
         let reordered = {
             // A single frame whose buddy is in use changes no largest block.
             (order > 0 || was >> (first ^ 1) & 1 == 1)
                 && self.merge_in_word(s, bank, at / 64, first, order, was)
         };
-        Some(Released { filed: 1 << order, reordered, entered: 0 })
+        Some(Released { filed: 1 << order, reordered })
     }
 
     #[inline(never)]
@@ -634,7 +624,7 @@ impl BankBlocks {
         }
         Self::give_all(s, first, count)?;
         let reordered = self.merge_words(s, bank, at >> order, order);
-        Some(Released { filed: 1 << order, reordered, entered: 0 })
+        Some(Released { filed: 1 << order, reordered })
     }
 
     /// Frames `first` to `first + 2^order` of a word, which was `was` and not zero, are

@@ -42,13 +42,13 @@
 //!
 //! | | Linux | array | list | Adaptive-Buddy |
 //! |---|---|---|---|---|
-//! | in a row from a zone that is free | 190 | 87 | 44 | 37 |
-//! | allocated | 103 | 95 | 47 | 40 |
-//! | freed | 276 | 158 | 158 | 175 |
+//! | in a row from a zone that is free | 190 | 86 | 43 | 36 |
+//! | allocated | 103 | 93 | 46 | 39 |
+//! | freed | 276 | 156 | 156 | 176 |
 //!
 //! Most frames come from an [open word](crate::zone::bank::open). Where one random frame
-//! comes back for each that is allocated, no word has many: the two calls take 348
-//! against Linux's 302. Of a mixture of orders, a block is allocated by 106 against 110,
+//! comes back for each that is allocated, no word has many: the two calls take 336
+//! against Linux's 302. Of a mixture of orders, a block is allocated by 104 against 110,
 //! and freed by 203 against 314. Adaptive-Buddy's longest calls take about a
 //! thousand instructions: opening a bank, claiming the users' emptiest one, freeing
 //! the frame that empties one.
@@ -59,10 +59,10 @@
 //!
 //! | | Linux | Adaptive-Buddy | ratio |
 //! |---|---|---|---|
-//! | both, 60% in use | 355 | 394 | 1.11 |
-//! | both, 90% in use | 354 | 408 | 1.15 |
-//! | allocated, 90%: order 0, 1 to 5, 6 to 9 | 111, 134, 196 | 159, 370, 593 | 1.4, 2.8, 3.0 |
-//! | freed, 90%: order 0, 1 to 5, 6 to 9 | 188, 365, 709 | 162, 298, 589 | 0.9, 0.8, 0.8 |
+//! | both, 60% in use | 355 | 384 | 1.08 |
+//! | both, 90% in use | 354 | 398 | 1.12 |
+//! | allocated, 90%: order 0, 1 to 5, 6 to 9 | 111, 134, 196 | 150, 364, 573 | 1.4, 2.7, 2.9 |
+//! | freed, 90%: order 0, 1 to 5, 6 to 9 | 188, 365, 709 | 162, 295, 566 | 0.9, 0.8, 0.8 |
 //!
 //! Linux allocates from the head of a list; here the fullest bank is found first, and of ten
 //! words that hold a block of orders 1 to 5, nine hold one: each allocation takes a
@@ -70,8 +70,8 @@
 //! these orders would not help: it would be used up by its first block.
 //!
 //! In the [checked tier](BankBuddy::checked) a frame has two bits more, and records and lists
-//! take four times the bytes. From lists or pools a single frame is then allocated for 41 to
-//! 48 instructions, and freed for 158 to 175; the array allocates one for 99.
+//! take four times the bytes. From lists or pools a single frame is then allocated for 40 to
+//! 47 instructions, and freed for 155 to 175; the array allocates one for 93.
 
 use core::ops::DerefMut;
 
@@ -84,7 +84,7 @@ use crate::map::MemoryMap;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
 use crate::zone::bank::blocks::BankBlocks;
 use crate::zone::bank::boundary::BoundaryPlacement;
-use crate::zone::bank::open::{ISOLATED, Open, Released};
+use crate::zone::bank::open::{Open, Released};
 use crate::zone::bank::placement::{Pick, Placement};
 use crate::zone::bank::pools::PoolPlacement;
 use crate::zone::bank::ranges::{BankLayout, BankLayoutError, BankState};
@@ -300,12 +300,15 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         Some(self.fault_at(word))
     }
 
-    /// Stops the zone if a word has been outvoted. Nothing is handed out or taken back from here on.
+    /// Stops the zone if a word has been outvoted: nothing is handed out or taken back from here on.
+    /// Returns true if none was.
     #[inline(always)]
-    pub(crate) fn settle(&mut self) {
-        if H::is_noted(&mut self.storage.note) {
+    pub(crate) fn settle(&mut self) -> bool {
+        let noted = H::is_noted(&mut self.storage.note);
+        if noted {
             self.stop();
         }
+        !noted
     }
 
     /// Stops the zone at a contradiction, and looks for the word that is at fault.
@@ -456,16 +459,27 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
             return None;
         }
         let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
-        let Some((bank, from)) = self.rule.choose(b, s, order, movable) else {
-            self.settle();
-            return None;
+        let (bank, from) = match self.rule.at_hand(b, s, order, movable) {
+            Some(bank) => (bank, Pick::Open),
+            None => self.search(order, movable)?,
         };
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         let Some((frame, taken)) = b.allocate(s, bank, order, from == Pick::Largest) else {
             return self.contradicted();
         };
-        self.rule.allocated(b, s, &taken);
-        self.settle();
+        if self.rule.allocated(b, s, &taken) {
+            self.settle();
+        }
         Some(frame)
+    }
+
+    /// The placement's choice where no bank is at hand; none if a word was outvoted, at which the
+    /// zone has stopped.
+    #[inline(always)]
+    fn search(&mut self, order: u32, movable: bool) -> Option<(usize, Pick)> {
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
+        let chosen = self.rule.choose(b, s, order, movable);
+        if self.settle() { chosen } else { None }
     }
 
     /// The end of a call that has met words which contradict each other.
@@ -475,33 +489,26 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         None
     }
 
-    /// Allocates a single frame that is its word's last, or opens a word. The zone may stop at the end
-    /// if words that stand more than once were read.
+    /// Allocates a single frame that is its word's last, or opens a word. The zone may stop on the way.
     #[inline(always)]
     fn allocate_single(&mut self, movable: bool) -> Option<Pfn> {
-        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         let slot = usize::from(movable);
-        let open = b.open_bank(slot);
-        let chosen = match open {
-            Some(bank) if self.rule.keeps(bank, movable) => Some((bank, Pick::Open)),
-            _ => self.rule.choose(b, s, 0, movable),
-        };
-        let Some((bank, from)) = chosen else {
-            self.settle();
-            return None;
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
+        let open = b.open_bank(slot).filter(|&bank| self.rule.keeps(bank, movable));
+        let (bank, from) = match open.or_else(|| self.rule.at_hand(b, s, 0, movable)) {
+            Some(bank) => (bank, Pick::Open),
+            None => self.search(0, movable)?,
         };
         if from != Pick::Open {
             let frame = self.allocate_from(bank, 0, from);
             self.settle();
             return frame;
         }
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         if b.open_bank(slot) == Some(bank) {
             let (frame, falls) = b.allocate_last(s, slot)?;
             if falls {
                 self.fell(bank);
-            }
-            if P::READS {
-                self.settle();
             }
             return Some(frame);
         }
@@ -509,14 +516,19 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
             && let Some((bank, frames)) = b.close(s, slot)
         {
             self.rule.freed(b, s, bank, frames);
+            if !self.settle() {
+                return None;
+            }
         }
+        let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         let Some((frame, taken)) = b.allocate_opening(s, bank, slot) else {
             return self.contradicted();
         };
-        if let Some(taken) = taken {
-            self.rule.allocated(b, s, &taken);
+        if let Some(taken) = taken
+            && self.rule.allocated(b, s, &taken)
+        {
+            self.settle();
         }
-        self.settle();
         Some(frame)
     }
 
@@ -524,7 +536,8 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     #[inline(never)]
     pub(crate) fn allocate_from(&mut self, bank: usize, order: u32, from: Pick) -> Option<Pfn> {
         let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
-        if b.trees(s, bank, b.record(s, bank)) == 0 {
+        let Some(record) = b.record(s, bank) else { return self.contradicted() };
+        if b.trees(s, bank, record) == 0 {
             // A single frame, and all that the bank has is open.
             let slot = usize::from(b.open_bank(1) == Some(bank));
             let Some((frame, falls)) = b.allocate_last(s, slot) else {
@@ -546,9 +559,13 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     #[inline(never)]
     fn fell(&mut self, bank: usize) {
         let s = H::write(&mut self.storage);
-        let taken = self.blocks.fallen(s, bank);
-        self.rule.allocated(&self.blocks, s, &taken);
-        self.settle();
+        let Some(taken) = self.blocks.fallen(s, bank) else {
+            self.stop();
+            return;
+        };
+        if self.rule.allocated(&self.blocks, s, &taken) {
+            self.settle();
+        }
     }
 
     /// Closes the bank's open words.
@@ -569,7 +586,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     pub(crate) fn freed(&mut self, bank: usize, released: &Released) {
         let (b, s) = (&mut self.blocks, H::write(&mut self.storage));
         let mut closes = false;
-        if BankBlocks::serve(s, bank, released.entered) & ISOLATED != 0 {
+        if b.is_isolated(s, bank) {
             b.isolated = b.isolated.wrapping_add(released.filed.into());
         } else {
             // The bank goes offline once its trees have all of it.
@@ -635,7 +652,7 @@ pub(crate) fn file_released<P: Placement, S: Keep + ?Sized>(
     released: &Released,
 ) -> bool {
     let (record, could_rest) = blocks.file(s, bank, released.filed);
-    let moves = could_rest || released.reordered;
+    let moves = could_rest || P::BY_ORDER && released.reordered;
     if moves || rule.moves(record, released.filed) {
         return true;
     }

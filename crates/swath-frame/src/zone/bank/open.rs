@@ -111,6 +111,4 @@ pub(crate) struct Released {
     pub(crate) filed: u32,
     /// True if the orders that the bank serves may have changed.
     pub(crate) reordered: bool,
-    /// Orders that the bank has come to serve, as bits, which its record does not say yet.
-    pub(crate) entered: u32,
 }

@@ -24,8 +24,8 @@ pub(crate) const POOLS: [Option<BankPool>; 4] =
 /// of a change.
 #[doc(hidden)]
 pub trait Placement {
-    /// True if a choice looks at words that stand more than once, of which one can be outvoted.
-    const READS: bool = true;
+    /// True if it is told of each bank that may have come to serve other orders by a free.
+    const BY_ORDER: bool = false;
 
     /// Words of storage for `banks` banks with blocks up to order `top`.
     fn words(&self, _banks: usize, _top: u32) -> usize {
@@ -41,7 +41,20 @@ pub trait Placement {
     /// Its own words are kept from the number `to` on, which were from `from` on.
     fn moved(&mut self, _from: usize, _to: usize) {}
 
-    /// A bank that serves 2^`order` frames, and how. Open words whose blocks
+    /// A bank that serves 2^`order` frames and is found without a look at words that can be
+    /// outvoted: [`Pick::Open`].
+    #[inline(always)]
+    fn at_hand<S: Kept + ?Sized>(
+        &self,
+        _b: &BankBlocks,
+        _s: &S,
+        _order: u32,
+        _movable: bool,
+    ) -> Option<usize> {
+        None
+    }
+
+    /// A bank that serves 2^`order` frames where none is [at hand](Self::at_hand), and how. Open words whose blocks
     /// could serve are closed before. None once the zone has stopped, when no bank
     /// is within its reach.
     fn choose<S: Keep + ?Sized>(
@@ -56,9 +69,12 @@ pub trait Placement {
     /// this bank, without a choice.
     fn keeps(&self, bank: usize, movable: bool) -> bool;
 
-    /// A bank's trees have lost frames.
-    #[inline]
-    fn allocated<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
+    /// A bank's trees have lost frames; returns true if words that stand more than once were looked
+    /// at, of which one may have been outvoted.
+    #[inline(always)]
+    fn allocated<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) -> bool {
+        false
+    }
 
     /// The bank's trees have got so many frames.
     #[inline]

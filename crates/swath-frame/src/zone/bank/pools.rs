@@ -350,22 +350,6 @@ impl PoolPlacement {
         Some(half(s, self.head(USER, order, bucket)) as usize)
     }
 
-    /// A bank that the pool has.
-    #[inline(always)]
-    fn choose_own<S: Kept + ?Sized>(
-        &mut self,
-        b: &BankBlocks,
-        s: &S,
-        pool: usize,
-        order: u32,
-    ) -> Option<usize> {
-        let current = self.current[pool];
-        if current != NONE && b.serves(s, current as usize, order) {
-            return Some(current as usize);
-        }
-        self.choose_next(s, pool, order)
-    }
-
     #[inline(never)]
     fn choose_next<S: Kept + ?Sized>(&mut self, s: &S, pool: usize, order: u32) -> Option<usize> {
         let bank = self.pick(s, pool, order)?;
@@ -386,7 +370,8 @@ impl PoolPlacement {
         // A word that is open serves single frames, but no larger block.
         if order > 0
             && self.close_all(b, s)
-            && let Some(bank) = self.choose_own(b, s, pool, order)
+            && let Some(bank) =
+                self.at_hand(b, s, order, movable).or_else(|| self.choose_next(s, pool, order))
         {
             return Some((bank, Pick::Open));
         }
@@ -505,6 +490,8 @@ impl Default for PoolPlacement {
 }
 
 impl Placement for PoolPlacement {
+    const BY_ORDER: bool = true;
+
     /// Three sets of banks and two lists' columns for each order.
     fn words(&self, banks: usize, top: u32) -> usize {
         let columns = top as usize + 1;
@@ -547,6 +534,19 @@ impl Placement for PoolPlacement {
     }
 
     #[inline(always)]
+    fn at_hand<S: Kept + ?Sized>(
+        &self,
+        b: &BankBlocks,
+        s: &S,
+        order: u32,
+        movable: bool,
+    ) -> Option<usize> {
+        let current = self.current[if movable { USER } else { KERNEL }];
+        let serves = current != NONE && b.serves(s, current as usize, order);
+        serves.then_some(current as usize)
+    }
+
+    #[inline(always)]
     fn choose<S: Keep + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
@@ -555,7 +555,7 @@ impl Placement for PoolPlacement {
         movable: bool,
     ) -> Option<(usize, Pick)> {
         let pool = if movable { USER } else { KERNEL };
-        match self.choose_own(b, s, pool, order) {
+        match self.choose_next(s, pool, order) {
             Some(bank) => Some((bank, Pick::Open)),
             None => self.fall_back(b, s, order, movable),
         }
@@ -568,7 +568,7 @@ impl Placement for PoolPlacement {
     }
 
     #[inline(always)]
-    fn allocated<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken) {
+    fn allocated<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken) -> bool {
         let &Taken { bank, filed, reordered, record } = taken;
         let note = record.note();
         let pool = (note & POOL_MASK) as usize;
@@ -582,6 +582,7 @@ impl Placement for PoolPlacement {
         if moves {
             self.requeue(b, s, bank, pool);
         }
+        moves
     }
 
     #[inline]

@@ -19,11 +19,12 @@ impl BankBlocks {
         self.filed_of(s, bank) + self.open_of(bank)
     }
 
-    /// The bank's record. Its counts are the first copy's: what is chosen by them is no frame.
+    /// The bank's record; `None` in the checked tier if its state was changed. Its counts are the
+    /// first copy's: what is chosen by them is no frame.
     #[inline(always)]
-    pub(crate) fn record<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> Record {
-        let [counts, state] = s.record(bank);
-        Record { counts, state }
+    pub(crate) fn record<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> Option<Record> {
+        let [counts, state] = s.record(bank)?;
+        Some(Record { counts, state })
     }
 
     /// The bank's record, looked at.
@@ -94,20 +95,15 @@ impl BankBlocks {
         state as u32 >> order != 0 && (state >> 32) as u32 & ISOLATED == 0
     }
 
+    /// The last bank that [may serve](Self::may_serve) an order.
+    #[inline(always)]
+    pub(crate) fn last_serving<S: Kept + ?Sized>(&self, s: &S, order: u32) -> Option<usize> {
+        s.last(self.reach, (u32::MAX << order).into(), u64::from(ISOLATED) << 32)
+    }
+
     #[inline(always)]
     pub(crate) fn is_isolated<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> bool {
         self.state(s, bank) & ISOLATED != 0
-    }
-
-    /// Notes the orders that the bank [has come to serve](crate::zone::bank::open::Released); returns
-    /// the placement's note, with the flags.
-    #[inline(always)]
-    pub(crate) fn serve<S: Keep + ?Sized>(s: &mut S, bank: usize, entered: u32) -> u32 {
-        let state = match S::CHECKED {
-            true => s.update(bank, STATE, |state| state | u64::from(entered)),
-            false => s.field(bank, STATE),
-        };
-        (state >> 32) as u32
     }
 
     /// Returns the placement's note, with the flags.

@@ -147,6 +147,6 @@ impl BankBlocks {
                 false => self.enter(s, bank, to, unit),
             };
         }
-        Some((bank, count, Released { filed: count as u32, reordered, entered: 0 }))
+        Some((bank, count, Released { filed: count as u32, reordered }))
     }
 }

@@ -16,9 +16,23 @@ use crate::zone::bank::ranges::BankPool;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArrayPlacement;
 
-impl Placement for ArrayPlacement {
-    const READS: bool = false;
+impl ArrayPlacement {
+    /// The outermost bank that serves the order.
+    #[inline(always)]
+    fn outermost<S: Kept + ?Sized>(
+        b: &BankBlocks,
+        s: &S,
+        order: u32,
+        movable: bool,
+    ) -> Option<usize> {
+        match movable {
+            true => b.last_serving(s, order),
+            false => (0..b.reach).find(|&bank| b.may_serve(s, bank, order)),
+        }
+    }
+}
 
+impl Placement for ArrayPlacement {
     fn build(&mut self, _b: &BankBlocks, _s: &mut [u64], _at: usize) {}
 
     #[inline]
@@ -32,10 +46,20 @@ impl Placement for ArrayPlacement {
         if order > 0 {
             close_all(b, s);
         }
-        let serves = |&bank: &usize| b.may_serve(s, bank, order);
-        let found =
-            if movable { (0..b.reach).rev().find(serves) } else { (0..b.reach).find(serves) };
-        found.map(|bank| (bank, Pick::Open))
+        Self::outermost(b, s, order, movable).map(|bank| (bank, Pick::Open))
+    }
+
+    /// The outermost bank, where no open word is to be closed before.
+    #[inline(always)]
+    fn at_hand<S: Kept + ?Sized>(
+        &self,
+        b: &BankBlocks,
+        s: &S,
+        order: u32,
+        movable: bool,
+    ) -> Option<usize> {
+        let closes = order > 0 && (b.open_bank(0).is_some() || b.open_bank(1).is_some());
+        if closes { None } else { Self::outermost(b, s, order, movable) }
     }
 
     /// The outermost bank may be another one by now.

@@ -42,8 +42,8 @@ impl BankBlocks {
     }
 
     /// The change to a bank that serves no single frame any more.
-    pub(crate) fn fallen<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> Taken {
-        Taken { bank, filed: 0, reordered: true, record: self.record(s, bank) }
+    pub(crate) fn fallen<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> Option<Taken> {
+        Some(Taken { bank, filed: 0, reordered: true, record: self.record(s, bank)? })
     }
 
     /// The bank of an open word.
@@ -98,7 +98,7 @@ impl BankBlocks {
         self.open[slot] = Open::NONE;
         let falls = !self.has_open(bank) && self.has_no_odd_word(s, bank);
         if falls {
-            self.set_class(s, bank, 0, false);
+            s.mark(bank, 0, false);
         }
         falls
     }
@@ -141,12 +141,12 @@ impl BankBlocks {
         }
         self.open[slot].bits = bits | mask;
         if bits | mask != u64::MAX || self.top < 6 {
-            return Some(Released { filed: 0, reordered: false, entered: 0 });
+            return Some(Released { filed: 0, reordered: false });
         }
         self.shut(s, slot, bank);
         Self::file_open(s, cell, u64::MAX);
         self.merge_words(s, bank, cell - self.cell(bank, 0), 6);
-        Some(Released { filed: 64, reordered: true, entered: 0 })
+        Some(Released { filed: 64, reordered: true })
     }
 
     /// Allocates a single frame of a bank that serves one, and opens its word for
@@ -159,14 +159,14 @@ impl BankBlocks {
         bank: usize,
         slot: usize,
     ) -> Option<(Pfn, Option<Taken>)> {
-        let was = self.record(s, bank);
+        let was = self.record(s, bank)?;
         let has_open = self.open[slot ^ 1].bank == bank;
         let odd = has_open && self.has_no_odd_word(s, bank);
         let trees = was.classes() & !u32::from(odd);
         if trees == 0 {
             // What it has is open for the others.
             let (frame, falls) = self.allocate_last(s, slot ^ 1)?;
-            return Some((frame, falls.then(|| self.fallen(s, bank))));
+            return Some((frame, if falls { Some(self.fallen(s, bank)?) } else { None }));
         }
         let from = trees.trailing_zeros();
         let words = s.words_mut();
