@@ -218,7 +218,8 @@ pub enum Table {
         /// Frames of such a block.
         frames: u64,
     },
-    /// The frames that the slots of a per-CPU front hold ready. A slot's number stands for the word.
+    /// The frames that the slots of a per-CPU front hold ready. A slot's number stands for the word, and
+    /// the one after the last for what no CPU holds, the spare areas.
     #[error("the frames that CPUs hold ready")]
     Slots,
     /// The records of usable areas.

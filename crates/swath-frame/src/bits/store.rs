@@ -291,7 +291,7 @@ fn change(group: &mut [u64; GROUP], part: usize, bits: u64) {
 
 /// Sets a bit of a word, or clears it.
 #[inline(always)]
-fn set_bit(word: &mut u64, bit: u32, is_set: bool) {
+pub(crate) fn set_bit(word: &mut u64, bit: u32, is_set: bool) {
     *word = *word & !(1 << bit) | u64::from(is_set) << bit;
 }
 

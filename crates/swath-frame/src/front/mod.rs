@@ -13,7 +13,7 @@
 //! full is sorted. If it is one run, it becomes an area, or joins one that it borders on. Only when
 //! areas would be more than eight or hold more than a share of the memory, they go, all under one hold of a
 //! lock: they are **spare** from then on, for who claims next, on whichever CPU; so where one CPU frees what
-//! another allocates, areas go from hand to hand. Where others are spare already, they go
+//! another allocates, areas go from hand to hand. Where there is no room for them, they go
 //! back to the allocator; while another CPU has that, they may grow to twice the share first, so that nobody waits
 //! for it who gives back much in a row. The share is an eighth of the memory, divided by the CPUs, but at least 16,384
 //! frames and at most 65,536. Otherwise the upper half goes back as so many runs (huge pages become areas first), and

@@ -16,6 +16,8 @@
 //! the exact number of a bank's frames in its record, closes it: that takes as
 //! long as freeing a block.
 
+use crate::bits::store::set_bit;
+
 /// In the half of a bank's record that the placement's note shares: the bank is isolated.
 pub(crate) const ISOLATED: u32 = 1 << 31;
 /// There: see [`BankBlocks::crosses`](crate::zone::bank::blocks::BankBlocks).
@@ -101,7 +103,7 @@ impl Record {
     /// Notes whether the bank serves an order.
     #[inline(always)]
     pub(crate) fn set_class(&mut self, order: u32, serves: bool) {
-        self.state = self.state & !(1 << order) | u64::from(serves) << order;
+        set_bit(&mut self.state, order, serves);
     }
 }
 
