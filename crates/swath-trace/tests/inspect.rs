@@ -207,7 +207,6 @@ fn made_up_proc(dir: &Path) -> Vec<u64> {
     flags[2052] = LRU | THP | HEAD;
     flags[2053] = LRU | THP | TAIL;
     put_words(&dir.join("kpageflags"), &flags);
-    put_words(&dir.join("kpagecount"), &[0; 512 * 5]);
     flags
 }
 
@@ -246,6 +245,46 @@ fn a_made_up_machine_is_read_and_read_again() {
     fs::remove_file(dir.path().join("kpageflags")).unwrap();
     memory.read_again(0..4).unwrap_err();
     assert_eq!(memory, before);
+}
+
+/// Where the kernel's lists name blocks of 4 MiB, their frames are not read one by one; what comes
+/// out is what comes out of reading them.
+#[test]
+fn large_free_blocks_are_counted_as_they_are_read() {
+    const BLOCK: usize = 1024;
+    let dir = tempfile::tempdir().unwrap();
+    made_up_proc(dir.path());
+    let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    put("iomem", "00000000-02ffffff : System RAM\n");
+    put("zoneinfo", "Node 0, zone DMA\n  present 12288\n  spanned 12288\n  start_pfn: 0\n");
+    let mut seed = 7u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % below
+    };
+    for trial in 0..50 {
+        let mut flags = vec![BUDDY; 12 * BLOCK];
+        for block in 0..12 {
+            for _ in 0..random(2) * (1 + random(40)) {
+                let (at, len) = (random(BLOCK), 1 + random(64));
+                let used = block * BLOCK + at..(block * BLOCK + at + len).min((block + 1) * BLOCK);
+                flags[used].fill(if random(2) == 0 { SLAB } else { LRU });
+            }
+        }
+        let whole = flags.chunks(BLOCK).filter(|block| block.iter().all(|&f| f == BUDDY)).count();
+        put("buddyinfo", &format!("Node 0, zone DMA{} {whole}\n", " 3".repeat(10)));
+        put_words(&dir.path().join("kpageflags"), &flags);
+        let whole = MachineMemory::read_from(dir.path()).unwrap();
+        // Parts are read to the last frame.
+        let mut by_parts = whole.clone();
+        let units = by_parts.units().len();
+        assert_eq!(units, 24);
+        by_parts.read_again(0..units - 1).unwrap();
+        by_parts.read_again(units - 1..units).unwrap();
+        assert!(whole == by_parts, "trial {trial}");
+        let free = flags.iter().filter(|&&flags| flags == BUDDY).count();
+        assert_eq!(whole.count(FrameKind::Free), free as u64, "trial {trial}");
+    }
 }
 
 /// What the machine that runs the tests says agrees with its own free lists, or it says what is

@@ -45,24 +45,34 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let failed = |error: CaptureError| Failure::new(1, error);
-    let largest = || match args.processes {
-        0 => Ok(None),
-        count => processes().map(|mut processes| {
-            processes.seen.truncate(count);
-            Some(processes)
-        }),
+    // The processes' tables are walked beside the frames, of which another thread takes more then.
+    let (memory, processes) = thread::scope(|scope| {
+        let processes = (args.processes > 0 && !args.watch).then(|| scope.spawn(processes));
+        let memory = MachineMemory::read();
+        let joined = processes.map(|thread| match thread.join() {
+            Ok(processes) => processes,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        (memory, joined)
+    });
+    let largest = || {
+        let mut processes = processes.transpose().map_err(failed)?;
+        if let Some(processes) = &mut processes {
+            processes.seen.truncate(args.processes);
+        }
+        Ok::<_, Failure>(processes)
     };
-    match MachineMemory::read() {
+    match memory {
         Ok(memory) if args.watch => watch(memory, args.json),
         Ok(memory) => {
-            let (live, processes) = (Live::read().map_err(failed)?, largest().map_err(failed)?);
+            let (live, processes) = (Live::read().map_err(failed)?, largest()?);
             print(&View::of(&memory, &live), processes.as_ref(), args.json);
             Ok(())
         }
         // What the kernel tells everybody.
         Err(error @ CaptureError::NotPermitted { .. }) if !args.watch => {
             let zones = free_blocks(Path::new(PROC)).map_err(failed)?;
-            print_lists(&error, &zones, largest().map_err(failed)?.as_ref(), args.json);
+            print_lists(&error, &zones, largest()?.as_ref(), args.json);
             Ok(())
         }
         Err(error) => Err(failed(error)),

@@ -2,16 +2,21 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use swath_arch::{Extent, Pfn};
 
 use crate::histogram::Histogram;
+use crate::inspect::free_blocks::largest_free_blocks;
 use crate::machine::record::{Frames, read_facts, read_ranges};
 use crate::machine::{CaptureError, FrameKind, MachineFacts, RamRange, Snapshot, classify};
 
 /// Frames of a unit: a huge page of 2 MiB.
 pub const HUGE_FRAMES: u64 = 512;
+
+/// Units that a thread reads at a time: 256 KiB of the kernel's table, the time of some milliseconds.
+const UNITS_AT_ONCE: usize = 64;
 
 /// Flags of the first and the further frames of a folio of several.
 const COMPOUND_HEAD: u64 = 1 << 15;
@@ -66,8 +71,17 @@ impl Unit {
         }
     }
 
-    fn add_folio(&mut self, frames: u64) {
-        self.folios[frames.ilog2() as usize] += 1;
+    /// Counts a folio of so many frames, if any, and begins with the next.
+    fn add_folio(&mut self, frames: &mut u64) {
+        if let Some(order) = frames.checked_ilog2() {
+            self.folios[order as usize] += 1;
+        }
+        *frames = 0;
+    }
+
+    /// Returns true if every frame is free.
+    fn is_free(&self) -> bool {
+        self.count(FrameKind::Free) == HUGE_FRAMES
     }
 }
 
@@ -108,7 +122,8 @@ impl MachineMemory {
     }
 
     /// The memory of this machine, read by as many threads as there are processors. O(frames);
-    /// a frame takes the kernel some 25 to 130 ns.
+    /// a frame takes the kernel some 25 to 130 ns, but for those of the largest free blocks, of
+    /// which eleven are asked for at most.
     ///
     /// # Errors
     /// [`CaptureError`], which says what to do about missing rights.
@@ -139,24 +154,38 @@ impl MachineMemory {
     /// If there are no such units.
     pub fn read_again(&mut self, which: Range<usize>) -> Result<(), CaptureError> {
         let Some(proc) = &self.proc else { return Ok(()) };
-        let (proc, ranges) = (proc.as_path(), self.ranges.as_slice());
+        let ranges = self.ranges.as_slice();
         let facts = read_facts(proc)?;
+        let mut units: Vec<_> =
+            self.units[which.clone()].iter().map(|unit| Unit::new(unit.number)).collect();
+        if which.len() == self.units.len() {
+            for block in largest_free_blocks(proc, &facts, ranges)? {
+                add_free(&mut units, block);
+            }
+        }
+        // A part that is free takes several times as long as one that is not: who is done takes the next.
+        let parts = Mutex::new(units.chunks_mut(UNITS_AT_ONCE));
+        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = || {
+            let mut frames = Frames::open(proc)?;
+            while let Some(part) = next() {
+                read_units(&mut frames, ranges, part)?;
+            }
+            Ok(())
+        };
         let workers = thread::available_parallelism().map_or(1, usize::from);
-        let share = which.len().div_ceil(workers).max(1);
-        let parts = thread::scope(|scope| {
-            let begun: Vec<_> = self.units[which.clone()]
-                .chunks(share)
-                .map(|part| scope.spawn(move || read_units(proc, ranges, part)))
+        thread::scope(|scope| {
+            let others: Vec<_> = (1..workers.min(which.len().div_ceil(UNITS_AT_ONCE)))
+                .map(|_| scope.spawn(work))
                 .collect();
-            let ended = begun.into_iter().map(|thread| match thread.join() {
-                Ok(part) => part,
+            let mine = work();
+            let joined = others.into_iter().map(|thread| match thread.join() {
+                Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
             });
-            ended.collect::<Result<Vec<_>, _>>()
+            joined.fold(mine, Result::and)
         })?;
-        for (unit, read) in self.units[which].iter_mut().zip(parts.into_iter().flatten()) {
-            *unit = read;
-        }
+        self.units.splice(which, units);
         self.facts = facts;
         Ok(())
     }
@@ -239,6 +268,15 @@ fn add_run(lengths: &mut Histogram, run: &mut u64) {
     *run = 0;
 }
 
+/// Sets the units of a free block, which holds whole ones, as free.
+fn add_free(units: &mut [Unit], block: Extent) {
+    let begins = |frame: Pfn| units.partition_point(|unit| unit.number * HUGE_FRAMES < frame.raw());
+    let (first, end) = (begins(block.start), begins(block.end()));
+    for unit in units[first..end].iter_mut().filter(|unit| !unit.is_free()) {
+        unit.add(FrameKind::Free, 0, HUGE_FRAMES);
+    }
+}
+
 /// The units in which RAM lies.
 fn units(ranges: &[RamRange]) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
@@ -251,52 +289,61 @@ fn units(ranges: &[RamRange]) -> Vec<Unit> {
     units
 }
 
-/// Reads such units, ascending.
-fn read_units(proc: &Path, ranges: &[RamRange], which: &[Unit]) -> Result<Vec<Unit>, CaptureError> {
-    let mut frames = Frames::open(proc)?;
-    let mut units = Vec::with_capacity(which.len());
-    for unit in which {
-        let mut unit = Unit::new(unit.number);
-        let start = unit.number * HUGE_FRAMES;
-        let before = ranges.partition_point(|range| range.frames().end().raw() <= start);
+/// Reads those of the units, ascending, that are not free as a whole already.
+fn read_units(
+    frames: &mut Frames,
+    ranges: &[RamRange],
+    units: &mut [Unit],
+) -> Result<(), CaptureError> {
+    let follow = |a: &Unit, b: &Unit| !a.is_free() && !b.is_free() && a.number + 1 == b.number;
+    for units in units.chunk_by_mut(follow).filter(|units| !units[0].is_free()) {
+        let first = units[0].number * HUGE_FRAMES;
+        let end = first + units.len() as u64 * HUGE_FRAMES;
+        let before = ranges.partition_point(|range| range.frames().end().raw() <= first);
         for range in &ranges[before..] {
-            let (first, end) = (range.frames().start.raw(), range.frames().end().raw());
-            let (first, end) = (first.max(start), end.min(start + HUGE_FRAMES));
-            if first >= end {
+            let (from, to) = (range.frames().start.raw(), range.frames().end().raw());
+            let (from, to) = (from.max(first), to.min(end));
+            if from >= to {
                 break;
             }
-            read_unit(&mut frames, &mut unit, first - start, end - first)?;
+            read_range(frames, units, from - first, to - from)?;
         }
-        units.push(unit);
     }
-    Ok(units)
+    Ok(())
 }
 
-/// Adds `count` frames `from` the unit's start to it.
-fn read_unit(
+/// Adds `count` frames `from` the first unit's start to the units, of which each follows the one before.
+fn read_range(
     frames: &mut Frames,
-    unit: &mut Unit,
+    units: &mut [Unit],
     from: u64,
     count: u64,
 ) -> Result<(), CaptureError> {
-    let extent = Extent::new(Pfn::new(unit.number * HUGE_FRAMES + from), count);
+    let extent = Extent::new(Pfn::new(units[0].number * HUGE_FRAMES + from), count);
     let (mut at, mut folio) = (from, 0);
-    frames.read(extent, &mut |flags, mappings| {
-        let kind = classify(flags, mappings);
-        unit.add(kind, at, 1);
-        let is_tail = flags & COMPOUND_TAIL != 0 && kind == FrameKind::LargeFolio;
-        if !is_tail && folio > 0 {
-            unit.add_folio(folio);
-            folio = 0;
+    frames.read(extent, &mut |flags, mut count| {
+        let kind = classify(flags);
+        let is = |flag| flags & flag != 0 && kind == FrameKind::LargeFolio;
+        while count > 0 {
+            let unit = &mut units[(at / HUGE_FRAMES) as usize];
+            let part = count.min(HUGE_FRAMES - at % HUGE_FRAMES);
+            unit.add(kind, at % HUGE_FRAMES, part);
+            // A tail without a head belongs to a folio that began in another unit.
+            if is(COMPOUND_TAIL) {
+                folio += part;
+            } else {
+                unit.add_folio(&mut folio);
+                if is(COMPOUND_HEAD) {
+                    // Heads in a row: folios that changed while they were read.
+                    (1..part).for_each(|_| unit.add_folio(&mut 1));
+                    folio = 1;
+                }
+            }
+            at += part;
+            count -= part;
+            if at % HUGE_FRAMES == 0 || at == from + extent.count {
+                unit.add_folio(&mut folio);
+            }
         }
-        // A tail without a head belongs to a folio that began in another unit.
-        if is_tail || flags & COMPOUND_HEAD != 0 && kind == FrameKind::LargeFolio {
-            folio += 1;
-        }
-        at += 1;
-    })?;
-    if folio > 0 {
-        unit.add_folio(folio);
-    }
-    Ok(())
+    })
 }

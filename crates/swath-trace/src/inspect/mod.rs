@@ -8,6 +8,7 @@
 //! [`processes()`] for the memory of each process. [`DeviceHeap`] has what Swath's module holds for devices.
 
 mod device_heap;
+mod free_blocks;
 mod huge;
 mod memory;
 mod processes;

@@ -29,7 +29,6 @@ pub(crate) fn proc(room: &Room) {
     let mut flags = [0; FRAMES];
     flags[1..4].fill(1 << 10);
     put(room, "proc/kpageflags", words(&flags));
-    put(room, "proc/kpagecount", words(&[0; FRAMES]));
 }
 
 /// Events, and the number of each in the buffer.

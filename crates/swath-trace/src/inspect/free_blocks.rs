@@ -1,0 +1,168 @@
+//! The largest free blocks of the kernel's buddy allocator, found without reading all of their frames.
+//!
+//! Of a free frame Linux looks up the block that holds it, order by order, which takes it several
+//! times as long as a frame in use. A machine that is mostly free would so be the slowest to read.
+
+use std::path::Path;
+
+use swath_arch::{Extent, Pfn};
+
+use crate::machine::record::{Frames, free_blocks};
+use crate::machine::{CaptureError, FreeBlocks, MachineFacts, RamRange, ZoneFacts};
+
+/// The order below which the frames of a block are read: those of a unit of 2 MiB.
+const ORDER_MIN: u32 = 9;
+
+/// The order above which a count of blocks is not believed: no kernel has such.
+const ORDER_MAX: u32 = 20;
+
+/// Returns the free blocks of the largest order of the machine whose `/proc` stands at `proc`,
+/// ascending within a zone: all of a zone's or none.
+///
+/// All frames of such a block are free, so the true ones are among the aligned blocks of which some
+/// frame is free, whichever. The kernel says how many true ones there are, in `/proc/buddyinfo`:
+/// frame after frame is asked for until as many are left, which then are the true ones. Where more
+/// are left at the end, or the count has changed meanwhile, nothing is said of the zone. O(blocks
+/// of RAM · order).
+///
+/// # Errors
+/// [`CaptureError`].
+pub(crate) fn largest_free_blocks(
+    proc: &Path,
+    facts: &MachineFacts,
+    ranges: &[RamRange],
+) -> Result<Vec<Extent>, CaptureError> {
+    let mut frames = Frames::open(proc)?;
+    let mut found = Vec::new();
+    let before = free_blocks(proc)?;
+    for lists in &before {
+        let is_its = |zone: &&ZoneFacts| zone.node == lists.node && zone.name == lists.zone;
+        let Some(zone) = facts.zones.iter().find(is_its) else { continue };
+        if let Some((order, count)) = largest(lists) {
+            found.push((lists, free_in_zone(&mut frames, zone, ranges, order, count)?));
+        }
+    }
+    let after = free_blocks(proc)?;
+    let is_still = |lists: &FreeBlocks| {
+        let now = after.iter().find(|now| now.node == lists.node && now.zone == lists.zone);
+        now.and_then(largest) == largest(lists)
+    };
+    found.retain(|(lists, _)| is_still(lists));
+    Ok(found.into_iter().flat_map(|(_, blocks)| blocks).collect())
+}
+
+/// The largest order and the number of its blocks, if there are any and they hold whole units.
+fn largest(lists: &FreeBlocks) -> Option<(u32, u64)> {
+    let (&count, lower) = lists.blocks.split_last()?;
+    let order = lower.len() as u32;
+    (count > 0 && (ORDER_MIN..=ORDER_MAX).contains(&order)).then_some((order, count))
+}
+
+/// The free blocks of the order in a zone that has `count` of them, if they can be told.
+fn free_in_zone(
+    frames: &mut Frames,
+    zone: &ZoneFacts,
+    ranges: &[RamRange],
+    order: u32,
+    count: u64,
+) -> Result<Vec<Extent>, CaptureError> {
+    let size = 1 << order;
+    let zone_end = zone.start_frame.saturating_add(zone.spanned_frames);
+    let within = ranges.iter().flat_map(|range| {
+        let (first, end) = (range.frames().start.raw(), range.frames().end().raw());
+        let first = first.max(zone.start_frame).checked_next_multiple_of(size).unwrap_or(end);
+        let blocks = end.min(zone_end).saturating_sub(first) / size;
+        (0..blocks).map(move |i| Extent::new(Pfn::new(first + i * size), size))
+    });
+    let mut left: Vec<_> = within.collect();
+    // The last frames of the block, of its first half, of the first quarter and so on to frame 0.
+    for offset in (0..=order).rev().map(|order| (1 << order) - 1) {
+        let mut free = Vec::new();
+        for block in left {
+            if frames.is_free(Pfn::new(block.start.raw() + offset))? {
+                free.push(block);
+            }
+        }
+        left = free;
+        if left.len() as u64 <= count {
+            break;
+        }
+    }
+    // Fewer: the kernel took some meanwhile.
+    Ok(if left.len() as u64 == count { left } else { Vec::new() })
+}
+
+#[cfg(test)]
+mod unit {
+    use std::fs;
+
+    use swath_arch::PhysAddr;
+
+    use super::*;
+
+    const BUDDY: u64 = 1 << 10;
+    const SIZE: usize = 1 << 10;
+
+    /// A zone of eight blocks of order 10 from the second on, the last with a hole, of which `buddyinfo` counts some as free.
+    struct Machine {
+        dir: tempfile::TempDir,
+        flags: Vec<u64>,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            Self { dir: tempfile::tempdir().unwrap(), flags: vec![BUDDY; 9 * SIZE] }
+        }
+
+        fn largest(&self, counted: u64) -> Vec<u64> {
+            let bytes: Vec<u8> = self.flags.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            fs::write(self.dir.path().join("kpageflags"), bytes).unwrap();
+            let lists =
+                format!("Node 0, zone DMA 1\nNode 0, zone Normal{} {counted}\n", " 7".repeat(10));
+            fs::write(self.dir.path().join("buddyinfo"), lists).unwrap();
+            let size = SIZE as u64;
+            let zone = ZoneFacts {
+                name: "Normal".into(),
+                start_frame: size,
+                spanned_frames: 8 * size,
+                ..ZoneFacts::default()
+            };
+            let facts = MachineFacts { zones: vec![zone], ..MachineFacts::default() };
+            let range = |start: u64, end: u64| RamRange {
+                start: PhysAddr::new(start << 12),
+                len_bytes: (end - start) << 12,
+            };
+            let ranges = [range(1, 8 * size + 100), range(8 * size + 101, 9 * size)];
+            let found = largest_free_blocks(self.dir.path(), &facts, &ranges).unwrap();
+            found.iter().map(|block| block.start.raw() / size).collect()
+        }
+    }
+
+    #[test]
+    fn all_blocks_are_found_where_the_kernel_counts_as_many() {
+        let mut machine = Machine::new();
+        // The blocks at the edges of the zone and with a hole do not count.
+        assert_eq!(machine.largest(7), [1, 2, 3, 4, 5, 6, 7]);
+        for (block, used) in [(2, 0), (3, SIZE - 1), (5, 255)] {
+            machine.flags[block * SIZE + used] = 1 << 5;
+        }
+        assert_eq!(machine.largest(4), [1, 4, 6, 7]);
+    }
+
+    #[test]
+    fn nothing_is_said_where_the_counts_differ() {
+        let mut machine = Machine::new();
+        assert_eq!(machine.largest(8), []);
+        // None of the frames that are asked for is used.
+        machine.flags[4 * SIZE + 700] = 1 << 7;
+        assert_eq!(machine.largest(6), []);
+        assert_eq!(machine.largest(0), []);
+    }
+
+    #[test]
+    fn a_table_that_ends_early_holds_no_free_frame() {
+        let mut machine = Machine::new();
+        machine.flags.truncate(4 * SIZE + 1);
+        assert_eq!(machine.largest(3), [1, 2, 3]);
+    }
+}
