@@ -280,8 +280,8 @@ pub(crate) unsafe fn free_or_null(block: *mut u8) {
 #[inline(never)]
 pub(crate) unsafe extern "C" fn put_back(slot: Unplaced, front: OwnFront) {
     // SAFETY: as the caller says.
-    if !unsafe { front.put_back(slot) } {
-        settle(slot);
+    if let Some(due) = unsafe { front.put_back(slot) } {
+        settle(due);
     }
 }
 

@@ -49,9 +49,11 @@ fn a_front_frees_in_every_unit_until_a_slot_is_returned() {
     for &block in blocks.iter().filter(|&&block| block != returned) {
         match free(block) {
             Freed::Done => {}
-            // SAFETY: the front has just said so.
-            Freed::Full(slot) if !unsafe { front.put_back(slot) } => heap.settle(slot),
-            Freed::Full(_) => {}
+            Freed::Full(slot) => {
+                // SAFETY: the front has just said so.
+                let due = unsafe { front.put_back(slot) };
+                due.into_iter().for_each(|due| heap.settle(due));
+            }
             Freed::No => panic!("unit {}", unit_of(block)),
         }
         arena.pool.check().unwrap();

@@ -286,7 +286,8 @@ impl Caches {
         }
     }
 
-    fn set_len(&self, class: usize, len: usize) {
+    #[inline(always)]
+    pub(crate) fn set_len(&self, class: usize, len: usize) {
         let top = PLACES[class].below + (len * ENTRY_BYTES) as u16;
         self.set_top(class as u8, top);
     }

@@ -12,6 +12,7 @@ use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::{BlockPlace, BufferPool};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{LAYOUTS, SuperblockLayout, UNIT_BYTES, UNIT_GRANULES_SHIFT};
+use crate::superblock::live::LIVE_BITS;
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -22,7 +23,7 @@ use crate::superblock::record::Superblock;
 #[repr(C)]
 pub struct Front<'p, 'm, L: RawMutex, S: SegmentSource> {
     slot: NonNull<HeapSlot>,
-    pool: *const BufferPool<'m, L, S>,
+    pub(crate) pool: *const BufferPool<'m, L, S>,
     borrowed: PhantomData<&'p BufferPool<'m, L, S>>,
 }
 
@@ -54,7 +55,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     }
 
     #[inline(always)]
-    fn slot(self) -> &'m HeapSlot {
+    pub(crate) fn slot(self) -> &'m HeapSlot {
         // SAFETY: `new` says so.
         unsafe { self.slot.as_ref() }
     }
@@ -80,7 +81,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         }
         // SAFETY: a granule of the arena: its address was written with it, in a cache of a heap of the pool.
         let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
-        word.store(word.load(Relaxed) | 1 << (slot.granule % 64), Relaxed);
+        word.store(word.load(Relaxed) | 1 << (slot.granule % LIVE_BITS), Relaxed);
         caches.pop(class);
         // SAFETY: as above: no granule of the arena lies at address 0.
         Some(unsafe { NonNull::new_unchecked(BufferPool::place_at(self.pool, address)) })
@@ -193,22 +194,6 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         Some(BlockPlace { len_bytes, is_segment: false, before })
     }
 
-    /// Makes a slot whose free found the cache [full](Freed::Full) free with its superblock, and returns true if nothing is
-    /// left to do; else [`LocalHeap::settle`](crate::LocalHeap::settle) has to be called with it before the next call.
-    ///
-    /// # Safety
-    /// [`free`](Self::free) has just said so.
-    #[inline(always)]
-    #[must_use]
-    pub unsafe fn put_back(self, slot: Unplaced) -> bool {
-        // SAFETY: the pool is there: the slot is one of its.
-        let superblocks = unsafe { (*self.pool).superblocks() };
-        // SAFETY: as above, and each unit has a record.
-        let superblock = unsafe { superblocks.get_unchecked(slot.0 >> UNIT_GRANULES_SHIFT) };
-        let within = slot.0 % (1 << UNIT_GRANULES_SHIFT);
-        superblock.owner().is_superblock() && !superblock.free_slot(superblock.position(within))
-    }
-
     /// Frees `block`, if it is a slot in use that begins in the first unit of another heap's superblock, or of one of this
     /// heap that has returned slots to collect. Any pointer may be tried.
     ///
@@ -288,16 +273,16 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         // SAFETY: as the caller says.
         let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
         let live = word.load(Relaxed);
-        let bit = (slot.granule % 64) as u32;
+        let bit = (slot.granule % LIVE_BITS) as u32;
         if live >> bit & 1 == 0 {
             return Freed::No;
         }
         // A rotation, which is the processor's instruction for one bit of a word, as the shift is above.
-        word.store(live & (!1_u64).rotate_left(bit), Relaxed);
+        word.store(live & (!1_u32).rotate_left(bit), Relaxed);
         if self.slot().caches.push(class, slot) {
             Freed::Done
         } else {
-            Freed::Full(Unplaced(slot.granule))
+            Freed::Full(Unplaced { granule: slot.granule, class })
         }
     }
 }
@@ -321,7 +306,10 @@ pub enum Freed {
     Full(Unplaced),
 }
 
-/// A slot that is not in use any more, and not free yet: the granule at which it begins.
+/// A slot that is not in use any more, and not free yet: the granule at which it begins, and its class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(transparent)]
-pub struct Unplaced(pub(crate) usize);
+#[repr(C)]
+pub struct Unplaced {
+    pub(crate) granule: usize,
+    pub(crate) class: u8,
+}

@@ -29,7 +29,7 @@ use crate::superblock::class::{
     CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, STARTS, SuperblockLayout,
     UNIT_GRANULES_SHIFT, WORDS, class_for,
 };
-use crate::superblock::live::LiveBits;
+use crate::superblock::live::{LIVE_BITS, LiveBits};
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -344,8 +344,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[inline(never)]
     fn put_through(&self, slot: Unplaced) {
         // SAFETY: the front has just said so.
-        if !unsafe { self.front().put_back(slot) } {
-            self.settle(slot);
+        if let Some(due) = unsafe { self.front().put_back(slot) } {
+            self.settle(due);
         }
     }
 
@@ -430,8 +430,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         // SAFETY: it lies in a superblock.
         match unsafe { self.front().free_own(owner.class(), cached) } {
             Freed::No => return false,
-            Freed::Full(_) if superblock.free_slot(position) => self.at_mark(index),
-            Freed::Full(_) | Freed::Done => {}
+            Freed::Full(slot) => self.put_through(slot),
+            Freed::Done => {}
         }
         true
     }
@@ -446,15 +446,13 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
     }
 
-    /// Does what [`Front::put_back`] left to do: what is to be done with the superblock of a slot that was put back, or
-    /// puts one back that begins in another unit than the superblock's first.
+    /// Does what [`Front::put_back`] left to do with the superblock of a slot.
     #[cold]
     #[inline(never)]
-    pub fn settle(&self, slot: Unplaced) {
-        let Some((index, superblock)) = self.pool.first_of(slot.0) else { return };
-        let is_inner = slot.0 >> UNIT_GRANULES_SHIFT != index as usize;
-        let is_due = !is_inner || superblock.free_slot(self.pool.position(index, slot.0));
-        if is_due && self.owns(superblock) {
+    pub fn settle(&self, due: Unplaced) {
+        if let Some((index, superblock)) = self.pool.first_of(due.granule)
+            && self.owns(superblock)
+        {
             self.at_mark(index);
         }
     }
@@ -620,7 +618,7 @@ fn set_free_below(
     let is_free = |slot: &CachedSlot| {
         // SAFETY: the slots are those of a superblock of the class: they lie in the arena.
         let word = unsafe { live.word_unchecked(slot.granule) }.load(Relaxed);
-        word >> (slot.granule % 64) & 1 == 0
+        word >> (slot.granule % LIVE_BITS) & 1 == 0
     };
     caches.set_below(class, index, bounded, slots.filter(is_free))
 }

@@ -1,25 +1,31 @@
 //! The live bits: where a block in use begins.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::superblock::class::UNIT_GRANULES_SHIFT;
 
 /// The live bits of one unit, one for each granule: storage that the caller supplies, one for each unit. All
 /// zeroes is a valid and the initial value.
-#[repr(transparent)]
+///
+/// Words of 32 bits: who allocates and frees slots side by side changes one word again and again, and each change waits
+/// for the one before.
+#[repr(C, align(8))]
 pub struct Live {
-    words: [AtomicU64; LIVE_WORDS],
+    words: [AtomicU32; LIVE_WORDS],
 }
 
+/// Bits of a word.
+pub(crate) const LIVE_BITS: usize = u32::BITS as usize;
+
 /// Words of a unit's live bits.
-const LIVE_WORDS: usize = 1 << (UNIT_GRANULES_SHIFT - 6);
+const LIVE_WORDS: usize = (1 << UNIT_GRANULES_SHIFT) / LIVE_BITS;
 
 impl Live {
     /// Makes the bits of a unit without a block.
     #[allow(clippy::new_without_default, reason = "storage, not a value")]
     pub fn new() -> Self {
-        Self { words: [const { AtomicU64::new(0) }; LIVE_WORDS] }
+        Self { words: [const { AtomicU32::new(0) }; LIVE_WORDS] }
     }
 }
 
@@ -33,9 +39,16 @@ impl<'m> LiveBits<'m> {
     }
 
     #[inline(always)]
-    fn word(self, granule: usize) -> Option<&'m AtomicU64> {
+    fn word(self, granule: usize) -> Option<&'m AtomicU32> {
         let unit = self.0.get(granule >> UNIT_GRANULES_SHIFT)?;
-        Some(&unit.words[(granule / 64) % LIVE_WORDS])
+        Some(&unit.words[(granule / LIVE_BITS) % LIVE_WORDS])
+    }
+
+    /// The bits of 64 granules from this one on, a multiple of 64.
+    #[inline(always)]
+    fn bits(self, granule: usize) -> u64 {
+        let half = |granule| self.word(granule).map_or(0, |word| u64::from(word.load(Relaxed)));
+        half(granule + LIVE_BITS) << LIVE_BITS | half(granule)
     }
 
     /// The word of a granule.
@@ -43,20 +56,20 @@ impl<'m> LiveBits<'m> {
     /// # Safety
     /// The granule lies in the arena.
     #[inline(always)]
-    pub(crate) unsafe fn word_unchecked(self, granule: usize) -> &'m AtomicU64 {
+    pub(crate) unsafe fn word_unchecked(self, granule: usize) -> &'m AtomicU32 {
         // SAFETY: the records are arrays of words, one after the other, and the granule's is among them.
-        unsafe { &*self.0.as_ptr().cast::<AtomicU64>().add(granule / 64) }
+        unsafe { &*self.0.as_ptr().cast::<AtomicU32>().add(granule / LIVE_BITS) }
     }
 
     #[inline(always)]
     pub(crate) fn has(self, granule: usize) -> bool {
-        self.word(granule).is_some_and(|word| word.load(Relaxed) >> (granule % 64) & 1 != 0)
+        self.word(granule).is_some_and(|word| word.load(Relaxed) >> (granule % LIVE_BITS) & 1 != 0)
     }
 
     /// Sets a granule's bit, as the owner.
     #[cfg(test)]
     pub(crate) fn set(self, granule: usize) {
-        self.word(granule).unwrap().fetch_or(1 << (granule % 64), Relaxed);
+        self.word(granule).unwrap().fetch_or(1 << (granule % LIVE_BITS), Relaxed);
     }
 
     /// Those of `bits` that are live: the positions in word `index` of a superblock that begins at granule
@@ -65,7 +78,7 @@ impl<'m> LiveBits<'m> {
     pub(crate) fn among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
         let first = first + ((64 * index) << shift);
         if shift == 0 {
-            return self.word(first).map_or(0, |word| word.load(Relaxed)) & bits;
+            return self.bits(first) & bits;
         }
         let (mut rest, mut live) = (bits, 0);
         while rest != 0 {
@@ -82,21 +95,24 @@ impl<'m> LiveBits<'m> {
         let live = self.among(first, index, shift, bits);
         let first = first + ((64 * index) << shift);
         if shift == 0 {
-            self.clear(first, live);
+            self.clear(first, live as u32);
+            self.clear(first + LIVE_BITS, (live >> LIVE_BITS) as u32);
             return live;
         }
         let mut rest = live;
         while rest != 0 {
             let granule = first + ((rest.trailing_zeros() as usize) << shift);
-            self.clear(granule, 1 << (granule % 64));
+            self.clear(granule, 1 << (granule % LIVE_BITS));
             rest &= rest - 1;
         }
         live
     }
 
     /// Clears bits of a granule's word, as the owner.
-    fn clear(self, granule: usize, bits: u64) {
-        if let Some(word) = self.word(granule) {
+    fn clear(self, granule: usize, bits: u32) {
+        if bits != 0
+            && let Some(word) = self.word(granule)
+        {
             word.store(word.load(Relaxed) & !bits, Relaxed);
         }
     }

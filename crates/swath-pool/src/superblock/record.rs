@@ -333,6 +333,17 @@ impl Superblock {
         left == 0
     }
 
+    /// Frees `count` slots of a word, as [`free_slot`](Self::free_slot) does one.
+    #[inline(always)]
+    pub(crate) fn free_slots(&self, index: usize, bits: u64, count: i32) -> bool {
+        let free = self.free[index].load(Relaxed);
+        self.free[index].store(free | bits, Relaxed);
+        self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
+        let left = self.left.load(Relaxed).wrapping_sub(count);
+        self.left.store(left, Relaxed);
+        left <= 0
+    }
+
     /// Collects the returned slots of the words in `summary`, as the owner; the superblock's live bits are
     /// `live` from granule `first` on.
     pub(crate) fn collect_slots(
