@@ -9,7 +9,7 @@ use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
-use swath_pool::{BufferFreeError, Freed, SLOT_BYTES_MAX, UNIT_BYTES, Unplaced};
+use swath_pool::{BufferFreeError, Due, Freed, SLOT_BYTES_MAX, UNIT_BYTES, Unplaced};
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::foreign::{Foreign, foreign};
@@ -280,17 +280,15 @@ pub(crate) unsafe fn free_or_null(block: *mut u8) {
 #[inline(never)]
 pub(crate) unsafe extern "C" fn put_back(slot: Unplaced, front: OwnFront) {
     // SAFETY: as the caller says.
-    if let Some(due) = unsafe { front.put_back(slot) } {
-        settle(due);
-    }
+    unsafe { front.put_back(slot, |due| settle(due)) };
 }
 
 /// Something is left to do after the free of a slot.
 #[cold]
 #[inline(never)]
-extern "C" fn settle(slot: Unplaced) {
+extern "C" fn settle(due: Due) {
     if let Some(heap) = own_heap() {
-        heap.settle(slot);
+        heap.settle(due);
     }
 }
 

@@ -51,8 +51,7 @@ fn a_front_frees_in_every_unit_until_a_slot_is_returned() {
             Freed::Done => {}
             Freed::Full(slot) => {
                 // SAFETY: the front has just said so.
-                let due = unsafe { front.put_back(slot) };
-                due.into_iter().for_each(|due| heap.settle(due));
+                unsafe { front.put_back(slot, |due| heap.settle(due)) };
             }
             Freed::No => panic!("unit {}", unit_of(block)),
         }

@@ -309,7 +309,7 @@ impl Caches {
 
     /// Half of a class's entries: as many as an empty cache is refilled with.
     pub(crate) fn half(class: usize) -> usize {
-        usize::from(PLACES[class].entries) / 2
+        PLACES.get(class).map_or(0, |place| usize::from(place.entries) / 2)
     }
 
     /// Sets entries of an empty cache from below `index` down, which has them once it is

@@ -20,9 +20,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::error::{BufferAllocateError, BufferFreeError};
-use crate::heap::cache::{CachedSlot, Caches, ENTRIES_MAX, short_class};
+use crate::heap::cache::{CachedSlot, Caches, short_class};
 use crate::heap::front::{Freed, Front, Unplaced};
 use crate::heap::slot::{HeapSlot, Partial};
+use crate::heap::spill::Due;
 use crate::pool::buffer_pool::{BlockPlace, BufferPool, Found};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{
@@ -344,9 +345,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[inline(never)]
     fn put_through(&self, slot: Unplaced) {
         // SAFETY: the front has just said so.
-        if let Some(due) = unsafe { self.front().put_back(slot) } {
-            self.settle(due);
-        }
+        unsafe { self.front().put_back(slot, |due| self.settle(due)) };
     }
 
     #[inline(never)]
@@ -449,8 +448,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// Does what [`Front::put_back`] left to do with the superblock of a slot.
     #[cold]
     #[inline(never)]
-    pub fn settle(&self, due: Unplaced) {
-        if let Some((index, superblock)) = self.pool.first_of(due.granule)
+    pub fn settle(&self, due: Due) {
+        if let Some((index, superblock)) = self.pool.first_of(due.0)
             && self.owns(superblock)
         {
             self.at_mark(index);
@@ -459,18 +458,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// Makes the slots in all caches free with their superblocks.
     fn flush(&self) {
-        let mut due = [0; ENTRIES_MAX];
         for class in (0..CLASSES).filter(|&class| self.slot.caches.len(class) != Some(0)) {
-            let (owner, mut count) = (self.owner(class), 0);
-            self.slot.caches.drain(class, |entry| {
-                if let Some(index) = self.put_back(owner, entry) {
-                    due[count] = index;
-                    count += 1;
-                }
-                true
-            });
-            // Only now: a superblock that leaves takes all its slots along.
-            due[..count].iter().for_each(|&index| self.at_mark(index));
+            while let Some(due) = self.front().spill(class, 0) {
+                self.settle(due);
+            }
         }
     }
 

@@ -6,70 +6,144 @@ use lock_api::RawMutex;
 use crate::heap::cache::{CachedSlot, Caches};
 use crate::heap::front::{Front, Unplaced};
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{LAYOUTS, UNIT_GRANULES_SHIFT, WORDS};
+use crate::superblock::class::{LAYOUTS, UNIT_GRANULES_SHIFT, class_of};
+use crate::superblock::record::Superblock;
+
+/// Positions of a word, as a power of two.
+const WORD_SHIFT: u32 = u64::BITS.ilog2();
+
+/// Classes of which a full cache gives half of its slots back: the shortest, whose words of free bits have eight slots and
+/// more.
+const SHORT_CLASSES: u8 = class_of(128) as u8 + 1;
+
+/// A slot of a superblock with which something is to be done: the granule at which it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Due(pub(crate) usize);
 
 impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
-    /// Makes room in the cache that was [full](crate::Freed::Full) for a slot, and puts it there. With a slot of a superblock
-    /// with which something is to be done, [`LocalHeap::settle`](crate::LocalHeap::settle) has to be called before the
-    /// next call.
+    /// Makes a slot whose free found the cache [full](crate::Freed::Full) free with its superblock; of a short one half of
+    /// the cache, which then has room for it. Calls `settle` with a slot of a superblock with which something is to be
+    /// done, for [`LocalHeap::settle`](crate::LocalHeap::settle) before the next call.
     ///
     /// # Safety
     /// [`free`](Self::free) has just said so.
     #[inline(always)]
-    pub unsafe fn put_back(self, slot: Unplaced) -> Option<Unplaced> {
-        let Unplaced { granule, class } = slot;
+    pub unsafe fn put_back(self, slot: Unplaced, settle: impl FnOnce(Due)) {
+        if slot.class < SHORT_CLASSES {
+            return self.make_room(slot, settle);
+        }
         // SAFETY: the pool is there: the slot is one of its.
+        let superblocks = unsafe { (*self.pool).superblocks() };
+        // SAFETY: as above, and each unit has a record.
+        let superblock = unsafe { superblocks.get_unchecked(slot.granule >> UNIT_GRANULES_SHIFT) };
+        if !superblock.owner().is_superblock() {
+            return self.put_back_inner(slot, settle);
+        }
+        let within = slot.granule % (1 << UNIT_GRANULES_SHIFT);
+        if superblock.free_slot(superblock.position(within)) {
+            settle(Due(slot.granule));
+        }
+    }
+
+    /// Puts a slot back that begins in another unit than the superblock's first.
+    #[inline(never)]
+    fn put_back_inner(self, Unplaced { granule, .. }: Unplaced, settle: impl FnOnce(Due)) {
+        // SAFETY: as above.
         let pool = unsafe { &*self.pool };
-        let due = self.spill(class);
+        if let Some((index, superblock)) = pool.first_of(granule)
+            && superblock.free_slot(pool.position(index, granule))
+        {
+            settle(Due(granule));
+        }
+    }
+
+    /// Spills the upper half of the cache of a slot's class, and puts the slot there.
+    #[inline(never)]
+    fn make_room(self, Unplaced { granule, class }: Unplaced, settle: impl FnOnce(Due)) {
+        // SAFETY: as above.
+        let pool = unsafe { &*self.pool };
+        let due = self.spill(class.into(), Caches::half(class.into()));
         let entry = CachedSlot { granule, address: pool.start_of(granule) };
         // Without room yet, as the place of its top was overwritten, the slot stays as it is, neither live nor free.
         self.slot().caches.push(class, entry);
-        due.map(|granule| Unplaced { granule, class })
+        if let Some(due) = due {
+            settle(due);
+        }
     }
 
-    /// Makes the upper half of a class's cached slots free with their superblocks, the last one first. Ends early with the
-    /// last of a superblock's slots with which something is to be done.
+    /// Makes a class's cached slots but for the lowest `keep` free with their superblocks, the last one first. Ends early
+    /// with the last of a superblock's slots with which something is to be done.
     #[inline(always)]
-    fn spill(self, class: u8) -> Option<usize> {
-        let (caches, class) = (&self.slot().caches, usize::from(class));
+    pub(crate) fn spill(self, class: usize, keep: usize) -> Option<Due> {
+        let caches = &self.slot().caches;
         // SAFETY: a heap that has slots is one of a pool.
         let pool = unsafe { &*self.pool };
-        let (layout, mut len) = (LAYOUTS.get(class)?, caches.len(class)?);
-        let half = Caches::half(class).min(len);
+        let layout = LAYOUTS.get(class)?;
+        let Some(mut len) = caches.len(class) else {
+            caches.leave_out(class);
+            return None;
+        };
         let owner = caches.owner(class as u8);
-        while len > half {
-            let granule = caches.get(class, len - 1).granule;
-            // What was overwritten is nobody's.
-            let found = if layout.units == 1 {
-                let unit = granule >> UNIT_GRANULES_SHIFT;
-                pool.superblocks().get(unit).map(|superblock| (unit as u32, superblock))
-            } else {
-                pool.first_of(granule)
-            };
-            let Some((index, superblock)) =
-                found.filter(|(_, superblock)| u64::from(superblock.owner().0) == owner)
-            else {
+        let due = if layout.units == 1 && layout.shift <= UNIT_GRANULES_SHIFT - WORD_SHIFT {
+            self.spill_words(class, owner, &mut len, keep)
+        } else {
+            let mut spilled = None;
+            while len > keep && spilled.is_none() {
                 len -= 1;
+                let granule = caches.get(class, len).granule;
+                // What was overwritten is nobody's.
+                let own = |&(_, superblock): &(u32, &Superblock)| {
+                    u64::from(superblock.owner().0) == owner
+                };
+                if let Some((index, superblock)) = pool.first_of(granule).filter(own) {
+                    let is_due = superblock.free_slot(pool.position(index, granule));
+                    spilled = is_due.then_some(Due(granule));
+                }
+            }
+            spilled
+        };
+        caches.set_len(class, len);
+        due
+    }
+
+    /// Spills slots of superblocks of one unit, of which no two have positions in one word of all units': those of a word
+    /// side by side at once.
+    #[inline(always)]
+    fn spill_words(self, class: usize, owner: u64, len: &mut usize, keep: usize) -> Option<Due> {
+        let caches = &self.slot().caches;
+        // SAFETY: as above.
+        let superblocks = unsafe { &*self.pool }.superblocks();
+        let shift = LAYOUTS[class].shift;
+        let words = (1 << (UNIT_GRANULES_SHIFT - WORD_SHIFT) >> shift) - 1;
+        while *len > keep {
+            let granule = caches.get(class, *len - 1).granule;
+            let superblock = superblocks.get(granule >> UNIT_GRANULES_SHIFT);
+            // What was overwritten is nobody's.
+            let Some(superblock) = superblock.filter(|record| u64::from(record.owner().0) == owner)
+            else {
+                *len -= 1;
                 continue;
             };
-            let first = (index as usize) << UNIT_GRANULES_SHIFT;
-            let position = |granule: usize| granule.wrapping_sub(first) >> layout.shift;
-            let word = position(granule) / 64;
-            let (mut bits, mut count) = (0, 0);
-            while len > half {
-                let position = position(caches.get(class, len - 1).granule);
-                if position / 64 != word {
+            let before = *len;
+            let mut position = granule >> shift;
+            let (word, mut bits) = (position >> WORD_SHIFT, 0);
+            loop {
+                bits |= 1_u64 << (position % 64);
+                *len -= 1;
+                if *len <= keep {
                     break;
                 }
-                bits |= 1_u64 << (position % 64);
-                (count, len) = (count + 1, len - 1);
+                position = caches.get(class, *len - 1).granule >> shift;
+                if position >> WORD_SHIFT != word {
+                    break;
+                }
             }
-            if superblock.free_slots(word % WORDS, bits, count) {
-                caches.set_len(class, len);
-                return Some(granule);
+            let count = before - *len;
+            if superblock.free_slots(word & words, bits, count as i32) {
+                return Some(Due(granule));
             }
         }
-        caches.set_len(class, len);
         None
     }
 }

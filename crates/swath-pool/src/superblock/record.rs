@@ -336,8 +336,8 @@ impl Superblock {
     /// Frees `count` slots of a word, as [`free_slot`](Self::free_slot) does one.
     #[inline(always)]
     pub(crate) fn free_slots(&self, index: usize, bits: u64, count: i32) -> bool {
-        let free = self.free[index].load(Relaxed);
-        self.free[index].store(free | bits, Relaxed);
+        let word = &self.free[index % WORDS];
+        word.store(word.load(Relaxed) | bits, Relaxed);
         self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
         let left = self.left.load(Relaxed).wrapping_sub(count);
         self.left.store(left, Relaxed);
