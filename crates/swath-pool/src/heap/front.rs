@@ -182,16 +182,19 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     pub(crate) fn place_of(self, block: NonNull<u8>) -> Option<BlockPlace> {
         let address = block.addr().get();
         let (class, slot) = self.own(address)?;
-        let SuperblockLayout { size, units, .. } = *LAYOUTS.get(usize::from(class))?;
+        let len_bytes = len_in_unit(class)?;
         // SAFETY: the pool is there, and has the slot.
-        if units != 1 || !unsafe { &*self.pool }.live().has(slot.granule) {
-            return None;
-        }
-        let len_bytes = size as usize;
-        // The arena lies at a multiple of a unit.
-        let is_first = address % UNIT_BYTES < len_bytes;
-        let before = NonNull::new(block.as_ptr().wrapping_sub(len_bytes)).filter(|_| !is_first);
-        Some(BlockPlace { len_bytes, is_segment: false, before })
+        let is_live = unsafe { &*self.pool }.live().has(slot.granule);
+        is_live.then(|| place_of_slot(block, len_bytes))
+    }
+
+    /// Allocates as [`allocate`](Self::allocate), if superblocks of the class have one unit, and says where.
+    #[inline(always)]
+    pub(crate) fn take_with_place(self, size: usize) -> Option<(NonNull<u8>, BlockPlace)> {
+        let class = short_class(size)?;
+        let len_bytes = len_in_unit(class)?;
+        let block = self.take(class)?;
+        Some((block, place_of_slot(block, len_bytes)))
     }
 
     /// Frees `block`, if it is a slot in use that begins in the first unit of another heap's superblock, or of one of this
@@ -285,6 +288,22 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
             Freed::Full(Unplaced { granule: slot.granule, class })
         }
     }
+}
+
+/// Bytes of a slot of a class, if its superblocks have one unit.
+#[inline(always)]
+fn len_in_unit(class: u8) -> Option<usize> {
+    let SuperblockLayout { size, units, .. } = *LAYOUTS.get(usize::from(class))?;
+    (units == 1).then_some(size as usize)
+}
+
+/// The place of a slot of so many bytes in a superblock of one unit.
+#[inline(always)]
+fn place_of_slot(block: NonNull<u8>, len_bytes: usize) -> BlockPlace {
+    // The arena lies at a multiple of a unit.
+    let is_first = block.addr().get() % UNIT_BYTES < len_bytes;
+    let before = NonNull::new(block.as_ptr().wrapping_sub(len_bytes)).filter(|_| !is_first);
+    BlockPlace { len_bytes, is_segment: false, before }
 }
 
 /// Returns true if a block in a slot of `old` bytes serves `size` bytes where it is: more would be lost by rounding than by a

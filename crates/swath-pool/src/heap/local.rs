@@ -142,6 +142,21 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.front().place_of(block).map_or_else(|| self.pool.place_of(block), Ok)
     }
 
+    /// Returns the place of a block in use, if it is a slot of this heap that [`Front::free`] would free. Any pointer may be
+    /// tried.
+    #[inline(always)]
+    #[must_use]
+    pub fn place_of_own(&self, block: NonNull<u8>) -> Option<BlockPlace> {
+        self.front().place_of(block)
+    }
+
+    /// Allocates `size` bytes at a multiple of 16, if the size is short but not 0, and the cache of its class has a slot, with
+    /// the block's place. Else nothing has changed.
+    #[inline(always)]
+    pub fn take_short(&mut self, size: usize) -> Option<(NonNull<u8>, BlockPlace)> {
+        self.front().take_with_place(size)
+    }
+
     /// Returns the place of a block that was just allocated, as [`BufferPool::place_of_new`] does: quickly, if it is a slot
     /// of this heap.
     ///
