@@ -285,7 +285,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         if self.slot().caches.push(class, slot) {
             Freed::Done
         } else {
-            Freed::Full(Unplaced { granule: slot.granule, class })
+            Freed::Full(Unplaced(slot.granule))
         }
     }
 }
@@ -325,10 +325,7 @@ pub enum Freed {
     Full(Unplaced),
 }
 
-/// A slot that is not in use any more, and not free yet: the granule at which it begins, and its class.
+/// A slot that is not in use any more, and not free yet: the granule at which it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C)]
-pub struct Unplaced {
-    pub(crate) granule: usize,
-    pub(crate) class: u8,
-}
+#[repr(transparent)]
+pub struct Unplaced(pub(crate) usize);

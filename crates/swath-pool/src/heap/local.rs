@@ -221,10 +221,15 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
     }
 
-    /// As [`allocate_current`](Self::allocate_current), apart from the way of nearly every call.
+    /// As [`allocate_current`](Self::allocate_current), apart from the way of nearly every call: the front has just had no
+    /// slot.
     #[inline(never)]
     fn allocate_next(&mut self, size: usize) -> Option<NonNull<u8>> {
-        self.allocate_current(size)
+        match short_class(size) {
+            Some(class) if size != 0 => self.refill(class.into()),
+            Some(_) => None,
+            None => self.front().take_segment(size),
+        }
     }
 
     #[inline]
@@ -245,6 +250,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let superblock = self.pool.superblocks().get(index as usize)?;
         let SuperblockLayout { shift, in_word, slots, size, .. } = LAYOUTS[class];
         let (live, arena) = (self.pool.live(), self.pool.start_of(0));
+        let unit = live.unit(index as usize)?;
         let first = (index as usize) << UNIT_GRANULES_SHIFT;
         let granules = size as usize >> GRANULE_SHIFT;
         let slot_at = |granule: usize| CachedSlot {
@@ -261,7 +267,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             // hand.
             let mut free = superblock.free[word].load(Relaxed) & starts;
             if shift == 0 {
-                free &= !live.among(first, word, 0, free);
+                // SAFETY: the superblock is this heap's.
+                free &= !unsafe { unit.own_bits(word) };
             }
             let from = first + ((64 * word) << shift);
             if free == starts && free != 0 && lowest >= in_word as usize {
@@ -360,7 +367,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[inline(never)]
     fn put_through(&self, slot: Unplaced) {
         // SAFETY: the front has just said so.
-        unsafe { self.front().put_back(slot, |due| self.settle(due)) };
+        unsafe { self.front().put_back_one(slot, |due| self.settle(due)) };
     }
 
     #[inline(never)]
@@ -444,8 +451,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         // SAFETY: it lies in a superblock.
         match unsafe { self.front().free_own(owner.class(), cached) } {
             Freed::No => return false,
-            Freed::Full(slot) => self.put_through(slot),
-            Freed::Done => {}
+            Freed::Full(_) if superblock.free_slot(position) => self.at_mark(index),
+            Freed::Full(_) | Freed::Done => {}
         }
         true
     }

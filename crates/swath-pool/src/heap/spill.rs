@@ -1,9 +1,11 @@
-//! What a full cache has no room for: half of its slots go back to their superblocks at once, so that the next frees find
-//! room, and the slots of one word of free bits need one change of it.
+//! The way back of a slot whose cache is full, and of all cached slots of a heap that ends: to their superblocks.
+//!
+//! One slot goes back at a time, as long as frees come from all over. Where short slots come back one beside the other, half
+//! of the cache follows: the next frees find room, and the slots of one word of free bits need one change of it.
 
 use lock_api::RawMutex;
 
-use crate::heap::cache::{CachedSlot, Caches};
+use crate::heap::cache::Caches;
 use crate::heap::front::{Front, Unplaced};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{LAYOUTS, UNIT_GRANULES_SHIFT, class_of};
@@ -12,8 +14,13 @@ use crate::superblock::record::Superblock;
 /// Positions of a word, as a power of two.
 const WORD_SHIFT: u32 = u64::BITS.ilog2();
 
-/// Classes of which a full cache gives half of its slots back: the shortest, whose words of free bits have eight slots and
-/// more.
+/// Positions of a word.
+const WORD: usize = 1 << WORD_SHIFT;
+
+/// Granules within which two slots lie near each other.
+const NEAR: usize = 512;
+
+/// Classes up to 128 bytes, whose words of free bits have eight slots and more, and whose caches have most.
 const SHORT_CLASSES: u8 = class_of(128) as u8 + 1;
 
 /// A slot of a superblock with which something is to be done: the granule at which it begins.
@@ -22,33 +29,58 @@ const SHORT_CLASSES: u8 = class_of(128) as u8 + 1;
 pub struct Due(pub(crate) usize);
 
 impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
-    /// Makes a slot whose free found the cache [full](crate::Freed::Full) free with its superblock; of a short one half of
-    /// the cache, which then has room for it. Calls `settle` with a slot of a superblock with which something is to be
-    /// done, for [`LocalHeap::settle`](crate::LocalHeap::settle) before the next call.
+    /// Makes a slot whose free found the cache [full](crate::Freed::Full) free with its superblock; and half of the cache
+    /// too, if short slots come back one beside the other. Calls `settle` with a slot of a superblock with which something
+    /// is to be done, for [`LocalHeap::settle`](crate::LocalHeap::settle) before the next call.
     ///
     /// # Safety
     /// [`free`](Self::free) has just said so.
     #[inline(always)]
     pub unsafe fn put_back(self, slot: Unplaced, settle: impl FnOnce(Due)) {
-        if slot.class < SHORT_CLASSES {
-            return self.make_room(slot, settle);
-        }
+        // SAFETY: as the caller says.
+        unsafe { self.put_back_if(slot, |last| last ^ slot.0 < NEAR, settle) };
+    }
+
+    /// Makes a slot free as [`put_back`](Self::put_back) does, and no other.
+    ///
+    /// # Safety
+    /// As for [`put_back`](Self::put_back).
+    #[inline(always)]
+    pub(crate) unsafe fn put_back_one(self, slot: Unplaced, settle: impl FnOnce(Due)) {
+        // SAFETY: as the caller says.
+        unsafe { self.put_back_if(slot, |_| false, settle) };
+    }
+
+    /// # Safety
+    /// As for [`put_back`](Self::put_back).
+    #[inline(always)]
+    unsafe fn put_back_if(
+        self,
+        slot: Unplaced,
+        is_near: impl FnOnce(usize) -> bool,
+        settle: impl FnOnce(Due),
+    ) {
+        let Unplaced(granule) = slot;
         // SAFETY: the pool is there: the slot is one of its.
         let superblocks = unsafe { (*self.pool).superblocks() };
         // SAFETY: as above, and each unit has a record.
-        let superblock = unsafe { superblocks.get_unchecked(slot.granule >> UNIT_GRANULES_SHIFT) };
-        if !superblock.owner().is_superblock() {
+        let superblock = unsafe { superblocks.get_unchecked(granule >> UNIT_GRANULES_SHIFT) };
+        if superblock.owner().is_inner() {
             return self.put_back_inner(slot, settle);
         }
-        let within = slot.granule % (1 << UNIT_GRANULES_SHIFT);
-        if superblock.free_slot(superblock.position(within)) {
-            settle(Due(slot.granule));
+        let position = superblock.position(granule % (1 << UNIT_GRANULES_SHIFT));
+        // The first of its word, near the last one that was so: slots come back one beside the other.
+        if superblock.set_free(position) && is_near(self.slot().caches.change_last(granule)) {
+            return self.put_back_more(granule, superblock, settle);
+        }
+        if superblock.count_free() {
+            settle(Due(granule));
         }
     }
 
     /// Puts a slot back that begins in another unit than the superblock's first.
     #[inline(never)]
-    fn put_back_inner(self, Unplaced { granule, .. }: Unplaced, settle: impl FnOnce(Due)) {
+    fn put_back_inner(self, Unplaced(granule): Unplaced, settle: impl FnOnce(Due)) {
         // SAFETY: as above.
         let pool = unsafe { &*self.pool };
         if let Some((index, superblock)) = pool.first_of(granule)
@@ -58,17 +90,20 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
         }
     }
 
-    /// Spills the upper half of the cache of a slot's class, and puts the slot there.
+    /// Counts a slot that was put back. Of a class whose words have many slots the upper half of the cache follows.
     #[inline(never)]
-    fn make_room(self, Unplaced { granule, class }: Unplaced, settle: impl FnOnce(Due)) {
-        // SAFETY: as above.
-        let pool = unsafe { &*self.pool };
-        let due = self.spill(class.into(), Caches::half(class.into()));
-        let entry = CachedSlot { granule, address: pool.start_of(granule) };
-        // Without room yet, as the place of its top was overwritten, the slot stays as it is, neither live nor free.
-        self.slot().caches.push(class, entry);
-        if let Some(due) = due {
-            settle(due);
+    fn put_back_more(self, granule: usize, superblock: &Superblock, settle: impl FnOnce(Due)) {
+        if superblock.count_free() {
+            return settle(Due(granule));
+        }
+        let owner = superblock.owner();
+        let class = owner.class();
+        // An owner's word that was overwritten is of no class.
+        if class < SHORT_CLASSES && self.slot().caches.owner(class) == owner.0.into() {
+            let class = usize::from(class);
+            if let Some(due) = self.spill(class, Caches::half(class)) {
+                settle(due);
+            }
         }
     }
 
@@ -129,7 +164,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
             let mut position = granule >> shift;
             let (word, mut bits) = (position >> WORD_SHIFT, 0);
             loop {
-                bits |= 1_u64 << (position % 64);
+                bits |= 1_u64 << (position % WORD);
                 *len -= 1;
                 if *len <= keep {
                     break;

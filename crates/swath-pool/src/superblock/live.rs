@@ -27,6 +27,32 @@ impl Live {
     pub fn new() -> Self {
         Self { words: [const { AtomicU32::new(0) }; LIVE_WORDS] }
     }
+
+    /// The two words of 64 granules, which are so many times 64 granules behind a unit's first.
+    #[inline(always)]
+    fn pair(&self, index: usize) -> [&AtomicU32; 2] {
+        let low = 2 * index % LIVE_WORDS;
+        [&self.words[low], &self.words[low + 1]]
+    }
+
+    /// The bits of 64 granules, which are so many times 64 granules behind a unit's first.
+    #[inline(always)]
+    pub(crate) fn bits(&self, index: usize) -> u64 {
+        let [low, high] = self.pair(index);
+        u64::from(high.load(Relaxed)) << LIVE_BITS | u64::from(low.load(Relaxed))
+    }
+
+    /// As [`bits`](Self::bits), at once.
+    ///
+    /// # Safety
+    /// The caller is the owner of what the unit is part of: nobody else writes to it.
+    #[inline(always)]
+    pub(crate) unsafe fn own_bits(&self, index: usize) -> u64 {
+        let low = self.words.as_ptr().wrapping_add(2 * index % LIVE_WORDS);
+        // SAFETY: two words of the array, the first at a multiple of 8, which all read and only this thread writes.
+        let bits = unsafe { low.cast::<u64>().read() };
+        if cfg!(target_endian = "big") { bits.rotate_left(u32::BITS) } else { bits }
+    }
 }
 
 /// The live bits of all units: of each granule, whether a block in use begins there.
@@ -44,11 +70,10 @@ impl<'m> LiveBits<'m> {
         Some(&unit.words[(granule / LIVE_BITS) % LIVE_WORDS])
     }
 
-    /// The bits of 64 granules from this one on, a multiple of 64.
+    /// The bits of a unit.
     #[inline(always)]
-    fn bits(self, granule: usize) -> u64 {
-        let half = |granule| self.word(granule).map_or(0, |word| u64::from(word.load(Relaxed)));
-        half(granule + LIVE_BITS) << LIVE_BITS | half(granule)
+    pub(crate) fn unit(self, index: usize) -> Option<&'m Live> {
+        self.0.get(index)
     }
 
     /// The word of a granule.
@@ -63,7 +88,8 @@ impl<'m> LiveBits<'m> {
 
     #[inline(always)]
     pub(crate) fn has(self, granule: usize) -> bool {
-        self.word(granule).is_some_and(|word| word.load(Relaxed) >> (granule % LIVE_BITS) & 1 != 0)
+        let bit = (granule % LIVE_BITS) as u32;
+        self.word(granule).is_some_and(|word| word.load(Relaxed) >> bit & 1 != 0)
     }
 
     /// Sets a granule's bit, as the owner.
@@ -78,7 +104,8 @@ impl<'m> LiveBits<'m> {
     pub(crate) fn among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
         let first = first + ((64 * index) << shift);
         if shift == 0 {
-            return self.bits(first) & bits;
+            let unit = self.unit(first >> UNIT_GRANULES_SHIFT);
+            return unit.map_or(0, |unit| unit.bits(first / 64)) & bits;
         }
         let (mut rest, mut live) = (bits, 0);
         while rest != 0 {
@@ -92,13 +119,19 @@ impl<'m> LiveBits<'m> {
     /// Clears those of `bits` that are live, as the owner, and returns them; the rest as for
     /// [`among`](Self::among).
     pub(crate) fn clear_among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
+        if shift == 0 {
+            let first = first + 64 * index;
+            let Some(unit) = self.unit(first >> UNIT_GRANULES_SHIFT) else { return 0 };
+            let clear = |word: &AtomicU32, bits: u64| {
+                let (live, bits) = (word.load(Relaxed), bits as u32);
+                word.store(live & !bits, Relaxed);
+                u64::from(live & bits)
+            };
+            let [low, high] = unit.pair(first / 64);
+            return clear(high, bits >> LIVE_BITS) << LIVE_BITS | clear(low, bits);
+        }
         let live = self.among(first, index, shift, bits);
         let first = first + ((64 * index) << shift);
-        if shift == 0 {
-            self.clear(first, live as u32);
-            self.clear(first + LIVE_BITS, (live >> LIVE_BITS) as u32);
-            return live;
-        }
         let mut rest = live;
         while rest != 0 {
             let granule = first + ((rest.trailing_zeros() as usize) << shift);
@@ -110,9 +143,7 @@ impl<'m> LiveBits<'m> {
 
     /// Clears bits of a granule's word, as the owner.
     fn clear(self, granule: usize, bits: u32) {
-        if bits != 0
-            && let Some(word) = self.word(granule)
-        {
+        if let Some(word) = self.word(granule) {
             word.store(word.load(Relaxed) & !bits, Relaxed);
         }
     }
