@@ -9,13 +9,13 @@ use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
-use swath_pool::{BufferFreeError, Freed, SLOT_BYTES_MAX, UNIT_BYTES, Unplaced};
+use swath_pool::{BufferFreeError, Due, Freed, SLOT_BYTES_MAX, UNIT_BYTES, Unplaced};
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::foreign::{Foreign, foreign};
 use crate::process::background;
 use crate::process::begin::process;
-use crate::process::own::{OwnFront, own_front, own_heap, with_thread};
+use crate::process::own::{OwnFront, own_front, own_hardened, own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
 use crate::process::words;
@@ -58,10 +58,27 @@ pub(crate) fn allocate_or_null(size: usize) -> *mut u8 {
 
 #[inline(never)]
 extern "C" fn allocate_current(size: usize) -> *mut u8 {
-    match own_heap().and_then(|mut heap| heap.allocate_current(size)) {
-        Some(block) => block.as_ptr(),
-        None => allocate_slow(size),
+    match own_heap() {
+        Some(mut heap) => match heap.allocate_current(size) {
+            Some(block) => block.as_ptr(),
+            None => allocate_slow(size),
+        },
+        None => allocate_hardened(size),
     }
+}
+
+/// Allocates for a thread of which no call is the front's: it is hardened, or has no heap.
+#[inline(never)]
+extern "C" fn allocate_hardened(size: usize) -> *mut u8 {
+    if let Some(thread) = own_hardened()
+        && let Some(block) = thread.allocate_short(size)
+    {
+        if thread.count_slow_call() {
+            purge_if_due();
+        }
+        return block.as_ptr();
+    }
+    allocate_slow(size)
 }
 
 /// Takes a segment that the heap has kept, if there is one of this length.
@@ -280,17 +297,15 @@ pub(crate) unsafe fn free_or_null(block: *mut u8) {
 #[inline(never)]
 pub(crate) unsafe extern "C" fn put_back(slot: Unplaced, front: OwnFront) {
     // SAFETY: as the caller says.
-    if !unsafe { front.put_back(slot) } {
-        settle(slot);
-    }
+    unsafe { front.put_back(slot, |due| settle(due)) };
 }
 
 /// Something is left to do after the free of a slot.
 #[cold]
 #[inline(never)]
-extern "C" fn settle(slot: Unplaced) {
+extern "C" fn settle(due: Due) {
     if let Some(heap) = own_heap() {
-        heap.settle(slot);
+        heap.settle(due);
     }
 }
 
@@ -301,7 +316,7 @@ unsafe extern "C" fn free_other(block: *mut u8, front: OwnFront) {
     // Of a hardened thread, too: none of what follows is its.
     if front.is_of(words::nobodys()) {
         // SAFETY: as the caller says.
-        unsafe { free_slow(block) };
+        unsafe { free_hardened(block) };
     } else if block.addr().is_multiple_of(UNIT_BYTES) {
         // SAFETY: as the caller says.
         unsafe { free_segment(block, front) };
@@ -309,6 +324,29 @@ unsafe extern "C" fn free_other(block: *mut u8, front: OwnFront) {
         // SAFETY: as the caller says.
         unsafe { free_shared(block, front) };
     }
+}
+
+/// Frees for a thread of which no call is the front's.
+///
+/// # Safety
+/// As for [`free_or_null`].
+#[inline(never)]
+unsafe extern "C" fn free_hardened(block: *mut u8) {
+    if let Some(thread) = own_hardened()
+        && let Some(own) = NonNull::new(block)
+        // SAFETY: as the caller says.
+        && let Some(freed) = unsafe { thread.free_short(own) }
+    {
+        if thread.count_slow_call() {
+            purge_if_due();
+        }
+        if let Err(error) = freed {
+            report(error);
+        }
+        return;
+    }
+    // SAFETY: as the caller says, and nothing has changed.
+    unsafe { free_slow(block) };
 }
 
 /// # Safety

@@ -12,6 +12,7 @@ pub use error::{BufferAllocateError, BufferFreeError, BufferPoolError, BufferRes
 pub use heap::front::{Freed, Front, Unplaced};
 pub use heap::local::LocalHeap;
 pub use heap::slot::HeapSlot;
+pub use heap::spill::Due;
 pub use options::BufferOptions;
 pub use pool::buffer_pool::{BlockPlace, BufferPool};
 pub use pool::check::BufferFault;

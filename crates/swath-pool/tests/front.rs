@@ -49,9 +49,10 @@ fn a_front_frees_in_every_unit_until_a_slot_is_returned() {
     for &block in blocks.iter().filter(|&&block| block != returned) {
         match free(block) {
             Freed::Done => {}
-            // SAFETY: the front has just said so.
-            Freed::Full(slot) if !unsafe { front.put_back(slot) } => heap.settle(slot),
-            Freed::Full(_) => {}
+            Freed::Full(slot) => {
+                // SAFETY: the front has just said so.
+                unsafe { front.put_back(slot, |due| heap.settle(due)) };
+            }
             Freed::No => panic!("unit {}", unit_of(block)),
         }
         arena.pool.check().unwrap();
@@ -171,4 +172,41 @@ fn a_front_resizes_its_own_alone() {
     other.collect();
     arena.pool.check().unwrap();
     assert_eq!(arena.pool.stats().live_bytes, 0);
+}
+
+/// Short slots that come back one beside the other leave room for the next ones, and those from all over come back one by
+/// one. Each is free once.
+#[test]
+fn a_full_cache_makes_room_where_slots_come_back_in_order() {
+    const COUNT: usize = 1600;
+    // Each size with the step from one free to the next; 769 reaches all blocks.
+    for (size, step) in [(16, 1), (64, 1), (128, 1), (64, 769), (500, 1), (5000, 1), (LONG, 1)] {
+        let arena = arena(2048, 1, BufferOptions::default());
+        let mut heap = arena.pool.attach().unwrap();
+        // SAFETY: the heap's own slot, which is used by this thread alone.
+        let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+        let blocks: Vec<_> = (0..COUNT).map(|_| heap.allocate(size, 16).unwrap()).collect();
+        let mut full = 0;
+        for nth in 0..COUNT {
+            let block = blocks[nth * step % COUNT].as_ptr();
+            // SAFETY: in use, and not used after.
+            match unsafe { front.free(block) } {
+                Freed::Done => {}
+                Freed::Full(slot) => {
+                    full += 1;
+                    // SAFETY: the front has just said so.
+                    unsafe { front.put_back(slot, |due| heap.settle(due)) };
+                }
+                Freed::No => panic!("{size} bytes, the free {nth}"),
+            }
+            // SAFETY: it was freed, which shows.
+            assert_eq!(unsafe { front.free(block) }, Freed::No, "{size} bytes, twice");
+            arena.pool.check().unwrap();
+        }
+        let comes_in_order = size <= 128 && step == 1;
+        assert_eq!(full < COUNT / 4, comes_in_order, "{size} bytes by {step}: {full} of {COUNT}");
+        heap.collect();
+        arena.pool.check().unwrap();
+        assert_eq!(arena.pool.stats().live_bytes, 0);
+    }
 }

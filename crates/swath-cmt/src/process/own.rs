@@ -33,11 +33,18 @@ pub(crate) fn own_heap() -> Option<ManuallyDrop<Local>> {
 }
 
 /// Returns the thread's state, if it has a heap.
+#[inline]
 fn own() -> Option<&'static mut Thread> {
     let word = words::get();
     // SAFETY: the word is the address of the thread's own heap, which no other thread uses
     // and which is there until the thread ends; callers keep it for one call.
     (word > ENDED).then(|| unsafe { &mut *ptr::with_exposed_provenance_mut::<Thread>(word) })
+}
+
+/// Returns the thread's state, if it is hardened.
+#[inline]
+pub(crate) fn own_hardened() -> Option<&'static mut Thread> {
+    own().filter(|thread| thread.is_hardened())
 }
 
 /// Calls `act` with the thread's state, or with the shared one; `None` without memory for either.

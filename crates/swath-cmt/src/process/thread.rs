@@ -6,6 +6,7 @@ use core::slice;
 
 use swath_pool::{
     BlockPlace, BufferFreeError, BufferPool, BufferResizeError, LocalHeap, Placement,
+    SLOT_BYTES_MAX,
 };
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
@@ -129,6 +130,19 @@ impl Thread {
         Some((block, zero))
     }
 
+    /// Allocates a short block with its canary, but none of no bytes, if there are canaries and the heap has a slot at hand.
+    #[inline]
+    pub(crate) fn allocate_short(&mut self, size: usize) -> Option<NonNull<u8>> {
+        let canary = self.canary?;
+        if size == 0 || size > SLOT_BYTES_MAX {
+            return None;
+        }
+        let (block, place) = self.heap.take_short(size + CANARY_BYTES)?;
+        let kept = Kept { user_bytes: size, origin: Origin::Malloc, waits: false };
+        Self::write_canary(canary, block, place, kept);
+        Some(block)
+    }
+
     /// Allocates a block that is one run of physical memory where `placement` admits it.
     pub(crate) fn allocate_placed(
         &mut self,
@@ -146,7 +160,12 @@ impl Thread {
     fn mark(&self, block: NonNull<u8>, user_bytes: usize, origin: Origin) {
         let Some(canary) = self.canary else { return };
         let Ok(place) = self.heap.place_of_new(block) else { return };
-        let kept = Kept { user_bytes, origin, waits: false };
+        Self::write_canary(canary, block, place, Kept { user_bytes, origin, waits: false });
+    }
+
+    /// Writes the canary of a block that was just allocated at a place, or resized, and sees to it that one stands before it.
+    #[inline(always)]
+    fn write_canary(canary: Canary, block: NonNull<u8>, place: BlockPlace, kept: Kept) {
         // SAFETY: a block in use, whose last bytes nobody else has.
         unsafe { canary.write(block, place.len_bytes, kept) };
         if let Some(before) = place.before {
@@ -276,7 +295,37 @@ impl Thread {
         Ok(unsafe { self.heap.free(block) }?)
     }
 
+    /// Frees a block as [`free`](Self::free) does, if there are canaries, and it is a short one of the heap's own that nobody
+    /// wrote beside. Else nothing has changed. Any pointer may be tried.
+    ///
+    /// # Safety
+    /// As for [`LocalHeap::free`].
+    #[inline]
+    pub(crate) unsafe fn free_short(
+        &mut self,
+        block: NonNull<u8>,
+    ) -> Option<Result<(), FreeError>> {
+        let canary = self.canary?;
+        let place = self.heap.place_of_own(block)?;
+        let len_bytes = place.len_bytes;
+        // SAFETY: a block in use, as the pool says.
+        let kept = unsafe { canary.read(block, len_bytes) }.filter(|kept| !kept.waits)?;
+        // SAFETY: as above; the canary is intact.
+        let is_intact = unsafe { canary.is_filled(block, len_bytes, kept.user_bytes) }
+            // SAFETY: a slot of the same superblock, as long.
+            && place.before.is_none_or(|before| unsafe { canary.is_behind(before, len_bytes) });
+        if !is_intact {
+            return None;
+        }
+        if self.waiting.ring.is_empty() {
+            // SAFETY: as the caller says.
+            return Some(unsafe { self.heap.free(block) }.map_err(FreeError::from));
+        }
+        Some(self.quarantine(canary, block, Look { place, kept }))
+    }
+
     /// Lets a block wait that was looked at, and frees those that waited longest until there is room.
+    #[inline(always)]
     fn quarantine(
         &mut self,
         canary: Canary,

@@ -117,19 +117,26 @@ impl Runs {
         None
     }
 
-    /// Brings the tree up to date after a change of a chunk.
+    /// Brings the tree up to date after a change of a chunk: entries side by side are looked at only where the least of
+    /// them became more.
     fn update(&mut self, chunk: usize) {
         let (mut index, mut short) = (chunk, shortfall(self.used[chunk]));
         for level in 0..self.depth {
             let (start, end) = self.levels[level];
             let entries = &mut self.tree[start..end];
-            if entries[index] == short {
+            let old = core::mem::replace(&mut entries[index], short);
+            index /= FANOUT;
+            if short > old {
+                let group = index * FANOUT..((index + 1) * FANOUT).min(entries.len());
+                if level + 1 < self.depth && self.tree[self.levels[level + 1].0 + index] != old {
+                    return;
+                }
+                short = self.tree[start..end][group].iter().copied().min().unwrap_or(0);
+            } else if short == old
+                || level + 1 < self.depth && self.tree[self.levels[level + 1].0 + index] <= short
+            {
                 return;
             }
-            entries[index] = short;
-            index /= FANOUT;
-            let group = index * FANOUT..((index + 1) * FANOUT).min(entries.len());
-            short = entries[group].iter().copied().min().unwrap_or(0);
         }
     }
 

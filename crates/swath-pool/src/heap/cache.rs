@@ -2,7 +2,8 @@
 //!
 //! A cached slot is neither live nor free. To allocate is to take the top one and set its live bit; to
 //! free is to clear that bit and put the slot on top. Nothing else is counted or written, so that a
-//! superblock knows of a slot only when an empty cache is refilled, or a full one lets it through.
+//! superblock knows of a slot only when an empty cache is refilled, or a full one lets it through
+//! ([`spill`](crate::heap::spill)).
 //!
 //! An entry stands as two numbers, of granule and address, which say the same: no flipped bit of either is
 //! believed. Of a third word only the highest two places of a class have anything, the mark that the
@@ -122,6 +123,8 @@ pub(crate) struct Caches {
     owners: UnsafeCell<[u64; BINS]>,
     /// For each class the bytes from the first entry of all to its top one.
     tops: UnsafeCell<[u16; BINS]>,
+    /// The granule of the slot that was last put back as the first free one of its word. Any number may stand here.
+    last: UnsafeCell<usize>,
 }
 
 // Nothing is atomic, so that a compiler may add to it and compare with it where it lies.
@@ -135,6 +138,7 @@ impl Caches {
             entries: UnsafeCell::new([0; CACHE_BYTES / 8]),
             owners: UnsafeCell::new([0; BINS]),
             tops: UnsafeCell::new([0; BINS]),
+            last: UnsafeCell::new(0),
         }
     }
 
@@ -245,6 +249,13 @@ impl Caches {
         true
     }
 
+    /// Says which slot was put back as the first free one of its word, and returns the one before.
+    #[inline(always)]
+    pub(crate) fn change_last(&self, granule: usize) -> usize {
+        // SAFETY: this thread has the heap.
+        unsafe { core::mem::replace(&mut *self.last.get(), granule) }
+    }
+
     /// Number of entries of a class; `None` if its top was overwritten.
     pub(crate) fn len(&self, class: usize) -> Option<usize> {
         let Place { below, entries } = PLACES[class];
@@ -264,11 +275,14 @@ impl Caches {
 
     /// The top entry was not one: leaves it out, or all if the top is none of the class's. Returns false if
     /// the cache is empty.
+    #[inline(always)]
     pub(crate) fn leave_out(&self, class: usize) -> bool {
         // As nearly always.
-        if self.top(class as u8) == PLACES[class].below {
-            return false;
-        }
+        self.top(class as u8) != PLACES[class].below && self.leave_out_one(class)
+    }
+
+    #[inline(never)]
+    fn leave_out_one(&self, class: usize) -> bool {
         let len = self.len(class).unwrap_or(0);
         self.set_len(class, len.saturating_sub(1));
         len != 0
@@ -286,7 +300,8 @@ impl Caches {
         }
     }
 
-    fn set_len(&self, class: usize, len: usize) {
+    #[inline(always)]
+    pub(crate) fn set_len(&self, class: usize, len: usize) {
         let top = PLACES[class].below + (len * ENTRY_BYTES) as u16;
         self.set_top(class as u8, top);
     }
@@ -308,7 +323,7 @@ impl Caches {
 
     /// Half of a class's entries: as many as an empty cache is refilled with.
     pub(crate) fn half(class: usize) -> usize {
-        usize::from(PLACES[class].entries) / 2
+        PLACES.get(class).map_or(0, |place| usize::from(place.entries) / 2)
     }
 
     /// Sets entries of an empty cache from below `index` down, which has them once it is

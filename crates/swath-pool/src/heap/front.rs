@@ -12,6 +12,7 @@ use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::{BlockPlace, BufferPool};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{LAYOUTS, SuperblockLayout, UNIT_BYTES, UNIT_GRANULES_SHIFT};
+use crate::superblock::live::LIVE_BITS;
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -22,7 +23,7 @@ use crate::superblock::record::Superblock;
 #[repr(C)]
 pub struct Front<'p, 'm, L: RawMutex, S: SegmentSource> {
     slot: NonNull<HeapSlot>,
-    pool: *const BufferPool<'m, L, S>,
+    pub(crate) pool: *const BufferPool<'m, L, S>,
     borrowed: PhantomData<&'p BufferPool<'m, L, S>>,
 }
 
@@ -54,7 +55,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     }
 
     #[inline(always)]
-    fn slot(self) -> &'m HeapSlot {
+    pub(crate) fn slot(self) -> &'m HeapSlot {
         // SAFETY: `new` says so.
         unsafe { self.slot.as_ref() }
     }
@@ -80,7 +81,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         }
         // SAFETY: a granule of the arena: its address was written with it, in a cache of a heap of the pool.
         let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
-        word.store(word.load(Relaxed) | 1 << (slot.granule % 64), Relaxed);
+        word.store(word.load(Relaxed) | 1 << (slot.granule % LIVE_BITS), Relaxed);
         caches.pop(class);
         // SAFETY: as above: no granule of the arena lies at address 0.
         Some(unsafe { NonNull::new_unchecked(BufferPool::place_at(self.pool, address)) })
@@ -181,32 +182,19 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     pub(crate) fn place_of(self, block: NonNull<u8>) -> Option<BlockPlace> {
         let address = block.addr().get();
         let (class, slot) = self.own(address)?;
-        let SuperblockLayout { size, units, .. } = *LAYOUTS.get(usize::from(class))?;
+        let len_bytes = len_in_unit(class)?;
         // SAFETY: the pool is there, and has the slot.
-        if units != 1 || !unsafe { &*self.pool }.live().has(slot.granule) {
-            return None;
-        }
-        let len_bytes = size as usize;
-        // The arena lies at a multiple of a unit.
-        let is_first = address % UNIT_BYTES < len_bytes;
-        let before = NonNull::new(block.as_ptr().wrapping_sub(len_bytes)).filter(|_| !is_first);
-        Some(BlockPlace { len_bytes, is_segment: false, before })
+        let is_live = unsafe { &*self.pool }.live().has(slot.granule);
+        is_live.then(|| place_of_slot(block, len_bytes))
     }
 
-    /// Makes a slot whose free found the cache [full](Freed::Full) free with its superblock, and returns true if nothing is
-    /// left to do; else [`LocalHeap::settle`](crate::LocalHeap::settle) has to be called with it before the next call.
-    ///
-    /// # Safety
-    /// [`free`](Self::free) has just said so.
+    /// Allocates as [`allocate`](Self::allocate), if superblocks of the class have one unit, and says where.
     #[inline(always)]
-    #[must_use]
-    pub unsafe fn put_back(self, slot: Unplaced) -> bool {
-        // SAFETY: the pool is there: the slot is one of its.
-        let superblocks = unsafe { (*self.pool).superblocks() };
-        // SAFETY: as above, and each unit has a record.
-        let superblock = unsafe { superblocks.get_unchecked(slot.0 >> UNIT_GRANULES_SHIFT) };
-        let within = slot.0 % (1 << UNIT_GRANULES_SHIFT);
-        superblock.owner().is_superblock() && !superblock.free_slot(superblock.position(within))
+    pub(crate) fn take_with_place(self, size: usize) -> Option<(NonNull<u8>, BlockPlace)> {
+        let class = short_class(size)?;
+        let len_bytes = len_in_unit(class)?;
+        let block = self.take(class)?;
+        Some((block, place_of_slot(block, len_bytes)))
     }
 
     /// Frees `block`, if it is a slot in use that begins in the first unit of another heap's superblock, or of one of this
@@ -288,18 +276,34 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         // SAFETY: as the caller says.
         let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
         let live = word.load(Relaxed);
-        let bit = (slot.granule % 64) as u32;
+        let bit = (slot.granule % LIVE_BITS) as u32;
         if live >> bit & 1 == 0 {
             return Freed::No;
         }
         // A rotation, which is the processor's instruction for one bit of a word, as the shift is above.
-        word.store(live & (!1_u64).rotate_left(bit), Relaxed);
+        word.store(live & (!1_u32).rotate_left(bit), Relaxed);
         if self.slot().caches.push(class, slot) {
             Freed::Done
         } else {
             Freed::Full(Unplaced(slot.granule))
         }
     }
+}
+
+/// Bytes of a slot of a class, if its superblocks have one unit.
+#[inline(always)]
+fn len_in_unit(class: u8) -> Option<usize> {
+    let SuperblockLayout { size, units, .. } = *LAYOUTS.get(usize::from(class))?;
+    (units == 1).then_some(size as usize)
+}
+
+/// The place of a slot of so many bytes in a superblock of one unit.
+#[inline(always)]
+fn place_of_slot(block: NonNull<u8>, len_bytes: usize) -> BlockPlace {
+    // The arena lies at a multiple of a unit.
+    let is_first = block.addr().get() % UNIT_BYTES < len_bytes;
+    let before = NonNull::new(block.as_ptr().wrapping_sub(len_bytes)).filter(|_| !is_first);
+    BlockPlace { len_bytes, is_segment: false, before }
 }
 
 /// Returns true if a block in a slot of `old` bytes serves `size` bytes where it is: more would be lost by rounding than by a

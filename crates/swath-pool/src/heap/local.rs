@@ -20,16 +20,17 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::error::{BufferAllocateError, BufferFreeError};
-use crate::heap::cache::{CachedSlot, Caches, ENTRIES_MAX, short_class};
+use crate::heap::cache::{CachedSlot, Caches, short_class};
 use crate::heap::front::{Freed, Front, Unplaced};
 use crate::heap::slot::{HeapSlot, Partial};
+use crate::heap::spill::Due;
 use crate::pool::buffer_pool::{BlockPlace, BufferPool, Found};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{
     CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, STARTS, SuperblockLayout,
     UNIT_GRANULES_SHIFT, WORDS, class_for,
 };
-use crate::superblock::live::LiveBits;
+use crate::superblock::live::{LIVE_BITS, LiveBits};
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -141,6 +142,21 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.front().place_of(block).map_or_else(|| self.pool.place_of(block), Ok)
     }
 
+    /// Returns the place of a block in use, if it is a slot of this heap that [`Front::free`] would free. Any pointer may be
+    /// tried.
+    #[inline(always)]
+    #[must_use]
+    pub fn place_of_own(&self, block: NonNull<u8>) -> Option<BlockPlace> {
+        self.front().place_of(block)
+    }
+
+    /// Allocates `size` bytes at a multiple of 16, if the size is short but not 0, and the cache of its class has a slot, with
+    /// the block's place. Else nothing has changed.
+    #[inline(always)]
+    pub fn take_short(&mut self, size: usize) -> Option<(NonNull<u8>, BlockPlace)> {
+        self.front().take_with_place(size)
+    }
+
     /// Returns the place of a block that was just allocated, as [`BufferPool::place_of_new`] does: quickly, if it is a slot
     /// of this heap.
     ///
@@ -205,10 +221,15 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
     }
 
-    /// As [`allocate_current`](Self::allocate_current), apart from the way of nearly every call.
+    /// As [`allocate_current`](Self::allocate_current), apart from the way of nearly every call: the front has just had no
+    /// slot.
     #[inline(never)]
     fn allocate_next(&mut self, size: usize) -> Option<NonNull<u8>> {
-        self.allocate_current(size)
+        match short_class(size) {
+            Some(class) if size != 0 => self.refill(class.into()),
+            Some(_) => None,
+            None => self.front().take_segment(size),
+        }
     }
 
     #[inline]
@@ -229,6 +250,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let superblock = self.pool.superblocks().get(index as usize)?;
         let SuperblockLayout { shift, in_word, slots, size, .. } = LAYOUTS[class];
         let (live, arena) = (self.pool.live(), self.pool.start_of(0));
+        let unit = live.unit(index as usize)?;
         let first = (index as usize) << UNIT_GRANULES_SHIFT;
         let granules = size as usize >> GRANULE_SHIFT;
         let slot_at = |granule: usize| CachedSlot {
@@ -245,7 +267,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             // hand.
             let mut free = superblock.free[word].load(Relaxed) & starts;
             if shift == 0 {
-                free &= !live.among(first, word, 0, free);
+                // SAFETY: the superblock is this heap's.
+                free &= !unsafe { unit.own_bits(word) };
             }
             let from = first + ((64 * word) << shift);
             if free == starts && free != 0 && lowest >= in_word as usize {
@@ -344,9 +367,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[inline(never)]
     fn put_through(&self, slot: Unplaced) {
         // SAFETY: the front has just said so.
-        if !unsafe { self.front().put_back(slot) } {
-            self.settle(slot);
-        }
+        unsafe { self.front().put_back_one(slot, |due| self.settle(due)) };
     }
 
     #[inline(never)]
@@ -446,33 +467,23 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
     }
 
-    /// Does what [`Front::put_back`] left to do: what is to be done with the superblock of a slot that was put back, or
-    /// puts one back that begins in another unit than the superblock's first.
+    /// Does what [`Front::put_back`] left to do with the superblock of a slot.
     #[cold]
     #[inline(never)]
-    pub fn settle(&self, slot: Unplaced) {
-        let Some((index, superblock)) = self.pool.first_of(slot.0) else { return };
-        let is_inner = slot.0 >> UNIT_GRANULES_SHIFT != index as usize;
-        let is_due = !is_inner || superblock.free_slot(self.pool.position(index, slot.0));
-        if is_due && self.owns(superblock) {
+    pub fn settle(&self, due: Due) {
+        if let Some((index, superblock)) = self.pool.first_of(due.0)
+            && self.owns(superblock)
+        {
             self.at_mark(index);
         }
     }
 
     /// Makes the slots in all caches free with their superblocks.
     fn flush(&self) {
-        let mut due = [0; ENTRIES_MAX];
         for class in (0..CLASSES).filter(|&class| self.slot.caches.len(class) != Some(0)) {
-            let (owner, mut count) = (self.owner(class), 0);
-            self.slot.caches.drain(class, |entry| {
-                if let Some(index) = self.put_back(owner, entry) {
-                    due[count] = index;
-                    count += 1;
-                }
-                true
-            });
-            // Only now: a superblock that leaves takes all its slots along.
-            due[..count].iter().for_each(|&index| self.at_mark(index));
+            while let Some(due) = self.front().spill(class, 0) {
+                self.settle(due);
+            }
         }
     }
 
@@ -620,7 +631,7 @@ fn set_free_below(
     let is_free = |slot: &CachedSlot| {
         // SAFETY: the slots are those of a superblock of the class: they lie in the arena.
         let word = unsafe { live.word_unchecked(slot.granule) }.load(Relaxed);
-        word >> (slot.granule % 64) & 1 == 0
+        word >> (slot.granule % LIVE_BITS) & 1 == 0
     };
     caches.set_below(class, index, bounded, slots.filter(is_free))
 }

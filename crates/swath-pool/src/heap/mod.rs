@@ -9,3 +9,4 @@ pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod short;
 pub(crate) mod slot;
+pub(crate) mod spill;

@@ -1,25 +1,57 @@
 //! The live bits: where a block in use begins.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::superblock::class::UNIT_GRANULES_SHIFT;
 
 /// The live bits of one unit, one for each granule: storage that the caller supplies, one for each unit. All
 /// zeroes is a valid and the initial value.
-#[repr(transparent)]
+///
+/// Words of 32 bits: who allocates and frees slots side by side changes one word again and again, and each change waits
+/// for the one before.
+#[repr(C, align(8))]
 pub struct Live {
-    words: [AtomicU64; LIVE_WORDS],
+    words: [AtomicU32; LIVE_WORDS],
 }
 
+/// Bits of a word.
+pub(crate) const LIVE_BITS: usize = u32::BITS as usize;
+
 /// Words of a unit's live bits.
-const LIVE_WORDS: usize = 1 << (UNIT_GRANULES_SHIFT - 6);
+const LIVE_WORDS: usize = (1 << UNIT_GRANULES_SHIFT) / LIVE_BITS;
 
 impl Live {
     /// Makes the bits of a unit without a block.
     #[allow(clippy::new_without_default, reason = "storage, not a value")]
     pub fn new() -> Self {
-        Self { words: [const { AtomicU64::new(0) }; LIVE_WORDS] }
+        Self { words: [const { AtomicU32::new(0) }; LIVE_WORDS] }
+    }
+
+    /// The two words of 64 granules, which are so many times 64 granules behind a unit's first.
+    #[inline(always)]
+    fn pair(&self, index: usize) -> [&AtomicU32; 2] {
+        let low = 2 * index % LIVE_WORDS;
+        [&self.words[low], &self.words[low + 1]]
+    }
+
+    /// The bits of 64 granules, which are so many times 64 granules behind a unit's first.
+    #[inline(always)]
+    pub(crate) fn bits(&self, index: usize) -> u64 {
+        let [low, high] = self.pair(index);
+        u64::from(high.load(Relaxed)) << LIVE_BITS | u64::from(low.load(Relaxed))
+    }
+
+    /// As [`bits`](Self::bits), at once.
+    ///
+    /// # Safety
+    /// The caller is the owner of what the unit is part of: nobody else writes to it.
+    #[inline(always)]
+    pub(crate) unsafe fn own_bits(&self, index: usize) -> u64 {
+        let low = self.words.as_ptr().wrapping_add(2 * index % LIVE_WORDS);
+        // SAFETY: two words of the array, the first at a multiple of 8, which all read and only this thread writes.
+        let bits = unsafe { low.cast::<u64>().read() };
+        if cfg!(target_endian = "big") { bits.rotate_left(u32::BITS) } else { bits }
     }
 }
 
@@ -33,9 +65,15 @@ impl<'m> LiveBits<'m> {
     }
 
     #[inline(always)]
-    fn word(self, granule: usize) -> Option<&'m AtomicU64> {
+    fn word(self, granule: usize) -> Option<&'m AtomicU32> {
         let unit = self.0.get(granule >> UNIT_GRANULES_SHIFT)?;
-        Some(&unit.words[(granule / 64) % LIVE_WORDS])
+        Some(&unit.words[(granule / LIVE_BITS) % LIVE_WORDS])
+    }
+
+    /// The bits of a unit.
+    #[inline(always)]
+    pub(crate) fn unit(self, index: usize) -> Option<&'m Live> {
+        self.0.get(index)
     }
 
     /// The word of a granule.
@@ -43,20 +81,21 @@ impl<'m> LiveBits<'m> {
     /// # Safety
     /// The granule lies in the arena.
     #[inline(always)]
-    pub(crate) unsafe fn word_unchecked(self, granule: usize) -> &'m AtomicU64 {
+    pub(crate) unsafe fn word_unchecked(self, granule: usize) -> &'m AtomicU32 {
         // SAFETY: the records are arrays of words, one after the other, and the granule's is among them.
-        unsafe { &*self.0.as_ptr().cast::<AtomicU64>().add(granule / 64) }
+        unsafe { &*self.0.as_ptr().cast::<AtomicU32>().add(granule / LIVE_BITS) }
     }
 
     #[inline(always)]
     pub(crate) fn has(self, granule: usize) -> bool {
-        self.word(granule).is_some_and(|word| word.load(Relaxed) >> (granule % 64) & 1 != 0)
+        let bit = (granule % LIVE_BITS) as u32;
+        self.word(granule).is_some_and(|word| word.load(Relaxed) >> bit & 1 != 0)
     }
 
     /// Sets a granule's bit, as the owner.
     #[cfg(test)]
     pub(crate) fn set(self, granule: usize) {
-        self.word(granule).unwrap().fetch_or(1 << (granule % 64), Relaxed);
+        self.word(granule).unwrap().fetch_or(1 << (granule % LIVE_BITS), Relaxed);
     }
 
     /// Those of `bits` that are live: the positions in word `index` of a superblock that begins at granule
@@ -65,7 +104,8 @@ impl<'m> LiveBits<'m> {
     pub(crate) fn among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
         let first = first + ((64 * index) << shift);
         if shift == 0 {
-            return self.word(first).map_or(0, |word| word.load(Relaxed)) & bits;
+            let unit = self.unit(first >> UNIT_GRANULES_SHIFT);
+            return unit.map_or(0, |unit| unit.bits(first / 64)) & bits;
         }
         let (mut rest, mut live) = (bits, 0);
         while rest != 0 {
@@ -79,23 +119,30 @@ impl<'m> LiveBits<'m> {
     /// Clears those of `bits` that are live, as the owner, and returns them; the rest as for
     /// [`among`](Self::among).
     pub(crate) fn clear_among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
+        if shift == 0 {
+            let first = first + 64 * index;
+            let Some(unit) = self.unit(first >> UNIT_GRANULES_SHIFT) else { return 0 };
+            let clear = |word: &AtomicU32, bits: u64| {
+                let (live, bits) = (word.load(Relaxed), bits as u32);
+                word.store(live & !bits, Relaxed);
+                u64::from(live & bits)
+            };
+            let [low, high] = unit.pair(first / 64);
+            return clear(high, bits >> LIVE_BITS) << LIVE_BITS | clear(low, bits);
+        }
         let live = self.among(first, index, shift, bits);
         let first = first + ((64 * index) << shift);
-        if shift == 0 {
-            self.clear(first, live);
-            return live;
-        }
         let mut rest = live;
         while rest != 0 {
             let granule = first + ((rest.trailing_zeros() as usize) << shift);
-            self.clear(granule, 1 << (granule % 64));
+            self.clear(granule, 1 << (granule % LIVE_BITS));
             rest &= rest - 1;
         }
         live
     }
 
     /// Clears bits of a granule's word, as the owner.
-    fn clear(self, granule: usize, bits: u64) {
+    fn clear(self, granule: usize, bits: u32) {
         if let Some(word) = self.word(granule) {
             word.store(word.load(Relaxed) & !bits, Relaxed);
         }

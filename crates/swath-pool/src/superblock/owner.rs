@@ -54,6 +54,12 @@ impl Owner {
         self.0 & 3 == 1
     }
 
+    /// Returns true if it is that of another unit of a superblock than the first, of those that a superblock's units have.
+    #[inline(always)]
+    pub(crate) const fn is_inner(self) -> bool {
+        self.0 & 2 != 0
+    }
+
     pub(crate) const fn role(self) -> Role {
         match (self.0 & 3, self.0 >> 2) {
             (1, _) => Role::Superblock { heap: self.0 >> 3 & (HEAPS_MAX as u32 - 1) },

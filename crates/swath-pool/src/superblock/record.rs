@@ -322,15 +322,39 @@ impl Superblock {
     /// something is to be done.
     #[inline(always)]
     pub(crate) fn free_slot(&self, position: u32) -> bool {
+        self.set_free(position);
+        self.count_free()
+    }
+
+    /// Sets a slot's bit, which is to be [counted](Self::count_free), and returns true if it is the first of its word.
+    #[inline(always)]
+    pub(crate) fn set_free(&self, position: u32) -> bool {
         let index = word_of(position);
         let free = self.free[index].load(Relaxed);
         self.free[index].store(free | 1 << (position % 64), Relaxed);
         if free == 0 {
             self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
         }
+        free == 0
+    }
+
+    /// Counts a slot that came back, and returns true if something is to be done.
+    #[inline(always)]
+    pub(crate) fn count_free(&self) -> bool {
         let left = self.left.load(Relaxed).wrapping_sub(1);
         self.left.store(left, Relaxed);
         left == 0
+    }
+
+    /// Frees `count` slots of a word, as [`free_slot`](Self::free_slot) does one.
+    #[inline(always)]
+    pub(crate) fn free_slots(&self, index: usize, bits: u64, count: i32) -> bool {
+        let word = &self.free[index % WORDS];
+        word.store(word.load(Relaxed) | bits, Relaxed);
+        self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
+        let left = self.left.load(Relaxed).wrapping_sub(count);
+        self.left.store(left, Relaxed);
+        left <= 0
     }
 
     /// Collects the returned slots of the words in `summary`, as the owner; the superblock's live bits are
@@ -345,23 +369,26 @@ impl Superblock {
         let mut taken = Collected::default();
         // Of a record that was overwritten nothing is known.
         let Some(class) = self.class() else { return taken };
+        let (starts, shift) = (&STARTS[class], LAYOUTS[class].shift);
+        let mut open = self.open.load(Relaxed);
         while summary != 0 {
             let pair = summary.trailing_zeros() as usize;
             summary &= summary - 1;
             for index in [2 * pair % WORDS, (2 * pair + 1) % WORDS] {
-                let bits = returned.take(index) & STARTS[class][index];
+                let bits = returned.take(index) & starts[index];
                 if bits == 0 {
                     continue;
                 }
-                let freed = live.clear_among(first, index, LAYOUTS[class].shift, bits);
+                let freed = live.clear_among(first, index, shift, bits);
                 if bits != freed {
                     taken.twice += (bits & !freed).count_ones();
                 }
                 taken.slots += freed.count_ones();
                 self.free[index].store(self.free[index].load(Relaxed) | freed, Relaxed);
-                self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
+                open |= 1 << index;
             }
         }
+        self.open.store(open, Relaxed);
         let left = self.left.load(Relaxed).wrapping_sub(taken.slots as i32);
         self.left.store(left, Relaxed);
         taken

@@ -95,6 +95,7 @@ const MODULES: &[&str] = &[
     "crates/swath-pool/src/heap/local.rs",
     "crates/swath-pool/src/heap/segment.rs",
     "crates/swath-pool/src/heap/slot.rs",
+    "crates/swath-pool/src/heap/spill.rs",
     "crates/swath-pool/src/pool/buffer_pool.rs",
     "crates/swath-pool/src/pool/exchange.rs",
     "crates/swath-pool/src/pool/fork.rs",

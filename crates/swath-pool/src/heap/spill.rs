@@ -1,0 +1,184 @@
+//! The way back of a slot whose cache is full, and of all cached slots of a heap that ends: to their superblocks.
+//!
+//! One slot goes back at a time, as long as frees come from all over. Where short slots come back one beside the other, half
+//! of the cache follows: the next frees find room, and the slots of one word of free bits need one change of it.
+
+use lock_api::RawMutex;
+
+use crate::heap::cache::Caches;
+use crate::heap::front::{Front, Unplaced};
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::{LAYOUTS, UNIT_GRANULES_SHIFT, class_of};
+use crate::superblock::record::Superblock;
+
+/// Positions of a word, as a power of two.
+const WORD_SHIFT: u32 = u64::BITS.ilog2();
+
+/// Positions of a word.
+const WORD: usize = 1 << WORD_SHIFT;
+
+/// Granules within which two slots lie near each other.
+const NEAR: usize = 512;
+
+/// Classes up to 128 bytes, whose words of free bits have eight slots and more, and whose caches have most.
+const SHORT_CLASSES: u8 = class_of(128) as u8 + 1;
+
+/// A slot of a superblock with which something is to be done: the granule at which it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Due(pub(crate) usize);
+
+impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
+    /// Makes a slot whose free found the cache [full](crate::Freed::Full) free with its superblock; and half of the cache
+    /// too, if short slots come back one beside the other. Calls `settle` with a slot of a superblock with which something
+    /// is to be done, for [`LocalHeap::settle`](crate::LocalHeap::settle) before the next call.
+    ///
+    /// # Safety
+    /// [`free`](Self::free) has just said so.
+    #[inline(always)]
+    pub unsafe fn put_back(self, slot: Unplaced, settle: impl FnOnce(Due)) {
+        // SAFETY: as the caller says.
+        unsafe { self.put_back_if(slot, |last| last ^ slot.0 < NEAR, settle) };
+    }
+
+    /// Makes a slot free as [`put_back`](Self::put_back) does, and no other.
+    ///
+    /// # Safety
+    /// As for [`put_back`](Self::put_back).
+    #[inline(always)]
+    pub(crate) unsafe fn put_back_one(self, slot: Unplaced, settle: impl FnOnce(Due)) {
+        // SAFETY: as the caller says.
+        unsafe { self.put_back_if(slot, |_| false, settle) };
+    }
+
+    /// # Safety
+    /// As for [`put_back`](Self::put_back).
+    #[inline(always)]
+    unsafe fn put_back_if(
+        self,
+        slot: Unplaced,
+        is_near: impl FnOnce(usize) -> bool,
+        settle: impl FnOnce(Due),
+    ) {
+        let Unplaced(granule) = slot;
+        // SAFETY: the pool is there: the slot is one of its.
+        let superblocks = unsafe { (*self.pool).superblocks() };
+        // SAFETY: as above, and each unit has a record.
+        let superblock = unsafe { superblocks.get_unchecked(granule >> UNIT_GRANULES_SHIFT) };
+        if superblock.owner().is_inner() {
+            return self.put_back_inner(slot, settle);
+        }
+        let position = superblock.position(granule % (1 << UNIT_GRANULES_SHIFT));
+        // The first of its word, near the last one that was so: slots come back one beside the other.
+        if superblock.set_free(position) && is_near(self.slot().caches.change_last(granule)) {
+            return self.put_back_more(granule, superblock, settle);
+        }
+        if superblock.count_free() {
+            settle(Due(granule));
+        }
+    }
+
+    /// Puts a slot back that begins in another unit than the superblock's first.
+    #[inline(never)]
+    fn put_back_inner(self, Unplaced(granule): Unplaced, settle: impl FnOnce(Due)) {
+        // SAFETY: as above.
+        let pool = unsafe { &*self.pool };
+        if let Some((index, superblock)) = pool.first_of(granule)
+            && superblock.free_slot(pool.position(index, granule))
+        {
+            settle(Due(granule));
+        }
+    }
+
+    /// Counts a slot that was put back. Of a class whose words have many slots the upper half of the cache follows.
+    #[inline(never)]
+    fn put_back_more(self, granule: usize, superblock: &Superblock, settle: impl FnOnce(Due)) {
+        if superblock.count_free() {
+            return settle(Due(granule));
+        }
+        let owner = superblock.owner();
+        let class = owner.class();
+        // An owner's word that was overwritten is of no class.
+        if class < SHORT_CLASSES && self.slot().caches.owner(class) == owner.0.into() {
+            let class = usize::from(class);
+            if let Some(due) = self.spill(class, Caches::half(class)) {
+                settle(due);
+            }
+        }
+    }
+
+    /// Makes a class's cached slots but for the lowest `keep` free with their superblocks, the last one first. Ends early
+    /// with the last of a superblock's slots with which something is to be done.
+    #[inline(always)]
+    pub(crate) fn spill(self, class: usize, keep: usize) -> Option<Due> {
+        let caches = &self.slot().caches;
+        // SAFETY: a heap that has slots is one of a pool.
+        let pool = unsafe { &*self.pool };
+        let layout = LAYOUTS.get(class)?;
+        let Some(mut len) = caches.len(class) else {
+            caches.leave_out(class);
+            return None;
+        };
+        let owner = caches.owner(class as u8);
+        let due = if layout.units == 1 && layout.shift <= UNIT_GRANULES_SHIFT - WORD_SHIFT {
+            self.spill_words(class, owner, &mut len, keep)
+        } else {
+            let mut spilled = None;
+            while len > keep && spilled.is_none() {
+                len -= 1;
+                let granule = caches.get(class, len).granule;
+                // What was overwritten is nobody's.
+                let own = |&(_, superblock): &(u32, &Superblock)| {
+                    u64::from(superblock.owner().0) == owner
+                };
+                if let Some((index, superblock)) = pool.first_of(granule).filter(own) {
+                    let is_due = superblock.free_slot(pool.position(index, granule));
+                    spilled = is_due.then_some(Due(granule));
+                }
+            }
+            spilled
+        };
+        caches.set_len(class, len);
+        due
+    }
+
+    /// Spills slots of superblocks of one unit, of which no two have positions in one word of all units': those of a word
+    /// side by side at once.
+    #[inline(always)]
+    fn spill_words(self, class: usize, owner: u64, len: &mut usize, keep: usize) -> Option<Due> {
+        let caches = &self.slot().caches;
+        // SAFETY: as above.
+        let superblocks = unsafe { &*self.pool }.superblocks();
+        let shift = LAYOUTS[class].shift;
+        let words = (1 << (UNIT_GRANULES_SHIFT - WORD_SHIFT) >> shift) - 1;
+        while *len > keep {
+            let granule = caches.get(class, *len - 1).granule;
+            let superblock = superblocks.get(granule >> UNIT_GRANULES_SHIFT);
+            // What was overwritten is nobody's.
+            let Some(superblock) = superblock.filter(|record| u64::from(record.owner().0) == owner)
+            else {
+                *len -= 1;
+                continue;
+            };
+            let before = *len;
+            let mut position = granule >> shift;
+            let (word, mut bits) = (position >> WORD_SHIFT, 0);
+            loop {
+                bits |= 1_u64 << (position % WORD);
+                *len -= 1;
+                if *len <= keep {
+                    break;
+                }
+                position = caches.get(class, *len - 1).granule >> shift;
+                if position >> WORD_SHIFT != word {
+                    break;
+                }
+            }
+            let count = before - *len;
+            if superblock.free_slots(word & words, bits, count as i32) {
+                return Some(Due(granule));
+            }
+        }
+        None
+    }
+}
