@@ -75,6 +75,9 @@ pub trait Kept {
     /// Returns the first copies of a record's first two words; `None` if the second was changed, or
     /// if there is no such record.
     fn record(&self, number: usize) -> Option<[u64; 2]>;
+
+    /// Returns a record's first three words, looked at together.
+    fn fields(&self, number: usize) -> [u64; 3];
 }
 
 /// Such a storage that can be changed.
@@ -85,8 +88,17 @@ pub trait Keep: Kept {
     /// Changes a word that is kept, which is `was`.
     fn keep(&mut self, index: usize, was: u64, value: u64);
 
+    /// Changes the half `index` of the words that are kept, which is `was`, and does not read it.
+    fn keep_half(&mut self, index: usize, was: u32, value: u32);
+
     /// Changes the word `nth` of a record; returns what it was.
     fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64;
+
+    /// Changes the word `nth` of a record, which is `was`.
+    fn set_field(&mut self, number: usize, nth: usize, was: u64, value: u64);
+
+    /// Changes the half `nth` of a record's words, which is `was`, and does not read it.
+    fn set_half(&mut self, number: usize, nth: usize, was: u32, value: u32);
 
     /// Sets a bit of each copy of a record's second word, or clears it. A copy in which it is wrong
     /// is right from here on.
@@ -135,6 +147,11 @@ impl Kept for [u64] {
     fn record(&self, number: usize) -> Option<[u64; 2]> {
         self[number * Self::STRIDE..].first_chunk().copied()
     }
+
+    #[inline(always)]
+    fn fields(&self, number: usize) -> [u64; 3] {
+        self[number * Self::STRIDE..].first_chunk().copied().unwrap_or_default()
+    }
 }
 
 impl Keep for [u64] {
@@ -149,9 +166,26 @@ impl Keep for [u64] {
     }
 
     #[inline(always)]
+    fn keep_half(&mut self, index: usize, _was: u32, value: u32) {
+        let word = &mut self[index / 2];
+        *word = with_half(*word, index % 2, value);
+    }
+
+    #[inline(always)]
     fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64 {
         let word = &mut self[number * Self::STRIDE + nth];
         core::mem::replace(word, value(*word))
+    }
+
+    #[inline(always)]
+    fn set_field(&mut self, number: usize, nth: usize, _was: u64, value: u64) {
+        self[number * Self::STRIDE + nth] = value;
+    }
+
+    #[inline(always)]
+    fn set_half(&mut self, number: usize, nth: usize, _was: u32, value: u32) {
+        let word = &mut self[number * Self::STRIDE + nth / 2];
+        *word = with_half(*word, nth % 2, value);
     }
 
     #[inline(always)]
@@ -279,6 +313,20 @@ impl<W: Deref<Target = [u64]>> Guarded<W, Outvoted> {
         self.note.0.store(true, Ordering::Relaxed);
         copies(&self.words, index).map_or(0, |[first, second, third]| vote(first, second, third).0)
     }
+
+    /// The right values of a record's first three words.
+    #[cold]
+    #[inline(never)]
+    fn outvote_fields(&self, number: usize) -> [u64; 3] {
+        [0, 1, 2].map(|nth| self.outvote(number, nth))
+    }
+}
+
+/// A word with another half.
+#[inline(always)]
+pub(crate) const fn with_half(word: u64, nth: usize, value: u32) -> u64 {
+    let shift = nth * 32;
+    word & !((u32::MAX as u64) << shift) | (value as u64) << shift
 }
 
 /// Changes the same bits of each copy of a word.
@@ -347,6 +395,17 @@ impl<W: DerefMut<Target = [u64]>> Kept for Guarded<W, Outvoted> {
         let group = self.groups().get(number)?;
         (group[1] == group[1 + PARTS]).then_some([group[0], group[1]])
     }
+
+    #[inline(always)]
+    fn fields(&self, number: usize) -> [u64; 3] {
+        let differs = |group: &[u64; GROUP], nth: usize| group[nth] ^ group[nth + PARTS];
+        match self.groups().get(number) {
+            Some(group) if differs(group, 0) | differs(group, 1) | differs(group, 2) == 0 => {
+                [group[0], group[1], group[2]]
+            }
+            _ => self.outvote_fields(number),
+        }
+    }
 }
 
 impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
@@ -364,6 +423,15 @@ impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
     }
 
     #[inline(always)]
+    fn keep_half(&mut self, index: usize, was: u32, value: u32) {
+        let (index, shift) = (index / 2, index % 2 * 32);
+        let groups = self.words.as_chunks_mut::<GROUP>().0;
+        if let Some(group) = groups.get_mut(index / PARTS) {
+            change(group, index % PARTS, u64::from(was ^ value) << shift);
+        }
+    }
+
+    #[inline(always)]
     fn update(&mut self, number: usize, nth: usize, value: impl FnOnce(u64) -> u64) -> u64 {
         match self.words.as_chunks_mut::<GROUP>().0.get_mut(number) {
             Some(group) if group[nth] == group[nth + PARTS] => {
@@ -376,6 +444,20 @@ impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
                 self.keep(number * PARTS + nth, was, value(was));
                 was
             }
+        }
+    }
+
+    #[inline(always)]
+    fn set_field(&mut self, number: usize, nth: usize, was: u64, value: u64) {
+        if let Some(group) = self.words.as_chunks_mut::<GROUP>().0.get_mut(number) {
+            change(group, nth, was ^ value);
+        }
+    }
+
+    #[inline(always)]
+    fn set_half(&mut self, number: usize, nth: usize, was: u32, value: u32) {
+        if let Some(group) = self.words.as_chunks_mut::<GROUP>().0.get_mut(number) {
+            change(group, nth / 2, u64::from(was ^ value) << (nth % 2 * 32));
         }
     }
 
@@ -501,5 +583,40 @@ mod tests {
             let found = (0..8).find_map(|index| differing(&storage, index));
             assert_eq!(found, Some(changed));
         }
+    }
+
+    #[test]
+    fn three_words_are_outvoted_together_and_halves_are_changed_unread() {
+        for changed in GROUP..2 * GROUP {
+            let mut storage = plain();
+            storage[changed] ^= 1 << 20;
+            let part = changed % GROUP;
+            let mut words = guarded(&mut storage);
+            assert_eq!(words.fields(0), [7, 8, 9]);
+            assert!(!words.note.is_noted());
+            assert_eq!(words.fields(1), [11, 12, 13], "{changed}");
+            let is_read = part < 2 * PARTS && part % PARTS != 3;
+            assert_eq!(words.note.is_noted(), is_read, "{changed}");
+            words.set_field(1, 0, 11, 30);
+            words.set_half(1, 2, 12, 31);
+            words.set_half(1, 3, 0, 32);
+            words.keep_half(2 * 6, 13, 33);
+            words.keep_half(2 * 6 + 1, 0, 34);
+            assert_eq!(words.fields(1), [30, 32 << 32 | 31, 34 << 32 | 33], "{changed}");
+            assert_eq!((words.fields(0), words.fields(2)), ([7, 8, 9], [0; 3]));
+            words.set_field(2, 0, 1, 2);
+            words.set_half(2, 0, 1, 2);
+            words.keep_half(2 * 8, 1, 2);
+            let is_kept = part < 3 * PARTS && part % PARTS != 3;
+            let found = (0..8).find_map(|index| differing(&storage, index));
+            assert_eq!(found.filter(|_| is_kept), is_kept.then_some(changed), "{changed}");
+        }
+        let mut plain = [1, 2, 3, 4, 5, 6];
+        let words = &mut plain[..];
+        assert_eq!(words.fields(1), [4, 5, 6]);
+        words.set_field(1, 0, 4, 7);
+        words.set_half(1, 3, 0, 8);
+        words.keep_half(2 * 5, 6, 9);
+        assert_eq!(plain, [1, 2, 3, 7, 8 << 32 | 5, 9]);
     }
 }

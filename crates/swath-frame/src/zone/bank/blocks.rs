@@ -26,7 +26,7 @@
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::bits::store::{Keep, Kept, PARTS, kept_words, spread};
+use crate::bits::store::{Keep, Kept, PARTS, kept_words, spread, with_half};
 use crate::bits::tree::Tree;
 use crate::bits::words::ones;
 use crate::map::MemoryMap;
@@ -78,13 +78,6 @@ pub(crate) fn half<S: Kept + ?Sized>(s: &S, index: usize) -> u32 {
 pub(crate) fn set_half<S: Keep + ?Sized>(s: &mut S, index: usize, value: u32) {
     let was = s.kept(index / 2);
     s.keep(index / 2, was, with_half(was, index % 2, value));
-}
-
-/// A word with another half.
-#[inline(always)]
-pub(crate) const fn with_half(word: u64, nth: usize, value: u32) -> u64 {
-    let shift = nth * 32;
-    word & !((u32::MAX as u64) << shift) | (value as u64) << shift
 }
 
 /// From the frames at which blocks of order `j` start, all of them free, those

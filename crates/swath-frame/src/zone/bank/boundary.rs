@@ -26,6 +26,7 @@
 
 use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::BankBlocks;
+use crate::zone::bank::open::Record;
 use crate::zone::bank::placement::{ABSENT, KERNEL, POOLS, Pick, Placement, USER, note_movable};
 use crate::zone::bank::ranges::BankPool;
 use crate::zone::bank::scan::close_all;
@@ -129,14 +130,22 @@ impl Placement for BoundaryPlacement {
         false
     }
 
-    fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, _frames: u32) {
-        if bank < self.boundary && b.is_whole(s, bank) && !b.is_isolated(s, bank) {
+    fn freed<S: Keep + ?Sized>(
+        &mut self,
+        b: &BankBlocks,
+        s: &mut S,
+        bank: usize,
+        record: impl FnOnce(&S) -> Record,
+        _frames: u32,
+    ) {
+        let record = record(s);
+        if bank < self.boundary && record.is_whole(0) && !record.is_isolated() {
             self.give_way(b, s);
         }
     }
 
     fn rejoin<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
-        self.freed(b, s, bank, 0);
+        self.freed(b, s, bank, |s| b.known_record(s, bank), 0);
     }
 
     fn pool<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool> {

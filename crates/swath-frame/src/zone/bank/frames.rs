@@ -99,7 +99,7 @@ impl BankBlocks {
             let cells = s.words_mut().as_chunks_mut::<CELL>().0;
             let [free, present, again, present_again] = cells.get_mut(cell)?;
             let was = *free;
-            if was & mask != 0 || *present & mask != mask || *present_again & mask != mask {
+            if *present & *present_again & !was & mask != mask {
                 return None;
             }
             *free = was | mask;

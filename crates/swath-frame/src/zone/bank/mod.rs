@@ -18,6 +18,7 @@ pub mod ranges;
 pub(crate) mod records;
 pub(crate) mod rows;
 pub mod scan;
+pub(crate) mod serve;
 pub(crate) mod single;
 pub(crate) mod state;
 pub mod trees;

@@ -27,6 +27,10 @@ pub trait Placement {
     /// True if it is told of each bank that may have come to serve other orders by a free.
     const BY_ORDER: bool = false;
 
+    /// True if most calls have a bank [at hand](Self::at_hand): the search for another stands apart from
+    /// what they take, where the bank is known to be one.
+    const SEARCHES_APART: bool = false;
+
     /// Words of storage for `banks` banks with blocks up to order `top`.
     fn words(&self, _banks: usize, _top: u32) -> usize {
         0
@@ -76,9 +80,17 @@ pub trait Placement {
         false
     }
 
-    /// The bank's trees have got so many frames.
+    /// The bank's trees have got so many frames. `record` looks at its record, which whoever does not
+    /// want it does not pay for.
     #[inline]
-    fn freed<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize, _frames: u32) {
+    fn freed<S: Keep + ?Sized>(
+        &mut self,
+        _b: &BankBlocks,
+        _s: &mut S,
+        _bank: usize,
+        _record: impl FnOnce(&S) -> Record,
+        _frames: u32,
+    ) {
     }
 
     /// Returns true if a bank, which is neither wholly free nor isolated and serves the same orders

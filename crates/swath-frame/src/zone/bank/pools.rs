@@ -45,6 +45,7 @@ use crate::zone::bank::blocks::{BankBlocks, NONE, ORDERS, half};
 use crate::zone::bank::open::{Record, Taken};
 use crate::zone::bank::placement::{ABSENT, KERNEL, OFFLINE, POOLS, Pick, Placement, USER};
 use crate::zone::bank::ranges::BankPool;
+use crate::zone::bank::records::Links;
 
 /// Fields of a column.
 const BUCKETS: usize = 32;
@@ -206,33 +207,46 @@ impl PoolPlacement {
         (free ^ free.wrapping_add(more)) >> (self.bucket_shift & 31) != 0
     }
 
-    /// Notes a bank in its field of a pool.
-    #[inline]
-    fn link<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, pool: usize) {
-        let record = b.known_record(s, bank);
+    /// Notes a bank, which has this record and these links, in its field of a pool.
+    #[inline(always)]
+    fn link<S: Keep + ?Sized>(
+        &mut self,
+        b: &BankBlocks,
+        s: &mut S,
+        bank: usize,
+        (record, links): (Record, Links),
+        pool: usize,
+    ) {
         let key = self.key(record);
-        b.set_note(s, bank, pool as u32 | key);
+        BankBlocks::change_note(s, bank, record, pool as u32 | key);
         let Some((order, bucket)) = field(key) else { return };
         self.serving[pool] |= 1 << order;
         if self.has_sets(pool) {
             self.set.insert(&mut AsKept(&mut *s), self.set_at(pool, order), bank);
         }
         if pool != OFFLINE {
-            b.link(s, self.head(pool, order, bucket), bank);
+            b.link(s, self.head(pool, order, bucket), bank, links);
             self.fields[pool][order] |= 1 << bucket;
         }
     }
 
-    /// Takes a bank out of its field.
-    #[inline]
-    fn unlink<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, note: u32) {
+    /// Takes a bank, which has this record and these links, out of its field.
+    #[inline(always)]
+    fn unlink<S: Keep + ?Sized>(
+        &mut self,
+        b: &BankBlocks,
+        s: &mut S,
+        bank: usize,
+        (record, links): (Record, Links),
+    ) {
+        let note = record.note();
         let Some((order, bucket)) = field(note) else { return };
         let pool = (note & POOL_MASK) as usize;
         let mut is_last = false;
         if self.has_sets(pool) {
             is_last = self.set.remove(&mut AsKept(&mut *s), self.set_at(pool, order), bank);
         }
-        if pool != OFFLINE && b.unlink(s, self.head(pool, order, bucket), bank) {
+        if pool != OFFLINE && b.unlink(s, self.head(pool, order, bucket), bank, links) {
             self.fields[pool][order] &= !(1 << bucket);
             is_last = self.fields[pool][order] == 0;
         }
@@ -244,22 +258,29 @@ impl PoolPlacement {
     /// Moves a bank to the field that it belongs to now, in pool `to`.
     #[inline(never)]
     fn requeue<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, to: usize) {
-        self.leave(b, s, bank, to);
-        self.link(b, s, bank, to);
+        let known = b.linked_record(s, bank);
+        self.leave(b, s, bank, known, to);
+        self.link(b, s, bank, known, to);
     }
 
-    /// Takes a bank out of its field, towards pool `to`.
+    /// Takes a bank, which has this record and these links, out of its field, towards pool `to`.
     #[inline(always)]
-    fn leave<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, to: usize) {
-        let note = b.note(s, bank);
-        let from = (note & POOL_MASK) as usize;
-        self.unlink(b, s, bank, note);
+    fn leave<S: Keep + ?Sized>(
+        &mut self,
+        b: &BankBlocks,
+        s: &mut S,
+        bank: usize,
+        known: (Record, Links),
+        to: usize,
+    ) {
+        let from = (known.0.note() & POOL_MASK) as usize;
+        self.unlink(b, s, bank, known);
         let is_current = self.current.get(from) == Some(&(bank as u32));
         if is_current && (from != to || self.preference(from) != BankPreference::Recent) {
             self.current[from] = NONE;
         }
         if from != to {
-            let free = u64::from(b.filed_of(s, bank));
+            let free = u64::from(known.0.filed());
             self.lose(from, free);
             self.gain(to, free);
             self.count_move(from, to);
@@ -386,8 +407,9 @@ impl PoolPlacement {
             self.emptiest(s, order)?
         };
         // It is in no field until `took` finds one for what will be left.
-        self.leave(b, s, bank, pool);
-        b.set_note(s, bank, pool as u32);
+        let known = b.linked_record(s, bank);
+        self.leave(b, s, bank, known, pool);
+        BankBlocks::change_note(s, bank, known.0, pool as u32);
         self.current[pool] = bank as u32;
         Some((bank, Pick::Open))
     }
@@ -397,7 +419,7 @@ impl PoolPlacement {
         let mut closed = false;
         for slot in 0..2 {
             if let Some((bank, frames)) = b.close(s, slot) {
-                self.freed(b, s, bank, frames);
+                self.freed(b, s, bank, |s| b.known_record(s, bank), frames);
                 closed = true;
             }
         }
@@ -491,6 +513,7 @@ impl Default for PoolPlacement {
 
 impl Placement for PoolPlacement {
     const BY_ORDER: bool = true;
+    const SEARCHES_APART: bool = true;
 
     /// Three sets of banks and two lists' columns for each order.
     fn words(&self, banks: usize, top: u32) -> usize {
@@ -519,7 +542,8 @@ impl Placement for PoolPlacement {
                 continue;
             }
             let pool = if b.can_rest(s, bank) { OFFLINE } else { KERNEL };
-            self.link(b, s, bank, pool);
+            let known = b.linked_record(s, bank);
+            self.link(b, s, bank, known, pool);
             self.free[pool] += u64::from(b.filed_of(s, bank));
         }
     }
@@ -586,8 +610,15 @@ impl Placement for PoolPlacement {
     }
 
     #[inline]
-    fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32) {
-        let record = b.known_record(s, bank);
+    fn freed<S: Keep + ?Sized>(
+        &mut self,
+        b: &BankBlocks,
+        s: &mut S,
+        bank: usize,
+        record: impl FnOnce(&S) -> Record,
+        frames: u32,
+    ) {
+        let record = record(s);
         let note = record.note();
         if note & APART != 0 {
             return;
@@ -620,11 +651,11 @@ impl Placement for PoolPlacement {
     }
 
     fn isolate<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
-        let note = b.note(s, bank);
-        let pool = note & POOL_MASK;
-        self.unlink(b, s, bank, note);
-        b.set_note(s, bank, pool | APART);
-        self.lose(pool as usize, b.filed_of(s, bank).into());
+        let known = b.linked_record(s, bank);
+        let pool = known.0.note() & POOL_MASK;
+        self.unlink(b, s, bank, known);
+        BankBlocks::change_note(s, bank, known.0, pool | APART);
+        self.lose(pool as usize, known.0.filed().into());
         for current in &mut self.current {
             if *current == bank as u32 {
                 *current = NONE;
@@ -633,10 +664,11 @@ impl Placement for PoolPlacement {
     }
 
     fn rejoin<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
-        let from = (b.note(s, bank) & POOL_MASK) as usize;
+        let known = b.linked_record(s, bank);
+        let from = (known.0.note() & POOL_MASK) as usize;
         let to = if b.can_rest(s, bank) { OFFLINE } else { from };
-        self.link(b, s, bank, to);
-        self.gain(to, b.filed_of(s, bank).into());
+        self.link(b, s, bank, known, to);
+        self.gain(to, known.0.filed().into());
         self.count_move(from, to);
     }
 

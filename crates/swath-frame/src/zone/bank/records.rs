@@ -1,16 +1,32 @@
 //! The records of banks: what each has free, which orders it serves, what its placement
 //! notes, and its neighbours in a list.
 
-use crate::bits::store::{Keep, Kept};
-use crate::zone::bank::blocks::{
-    BankBlocks, CLASSES, FRAMES, NEXT, NONE, NOTE, PREV, set_half, with_half,
-};
+use crate::bits::store::{Keep, Kept, with_half};
+use crate::zone::bank::blocks::{BankBlocks, CLASSES, FRAMES, NEXT, NONE, NOTE, PREV, half};
 use crate::zone::bank::open::{CROSSES, FLAGS, ISOLATED, Record};
 
 /// The words of a record.
 const COUNTS: usize = FRAMES / 2;
 const STATE: usize = CLASSES / 2;
 const LINKS: usize = NEXT / 2;
+
+/// A bank's neighbours in its list: the next one, and the previous one above it.
+#[derive(Clone, Copy)]
+pub(crate) struct Links(u64);
+
+impl Links {
+    const fn new(next: u32, previous: u32) -> Self {
+        Self(with_half(next as u64, PREV % 2, previous))
+    }
+
+    const fn next(self) -> u32 {
+        self.0 as u32
+    }
+
+    const fn previous(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
 
 impl BankBlocks {
     /// The bank's free frames.
@@ -134,6 +150,20 @@ impl BankBlocks {
         self.state(s, bank) & !FLAGS
     }
 
+    /// The bank's record and its links, looked at together.
+    #[inline(always)]
+    pub(crate) fn linked_record<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> (Record, Links) {
+        let [counts, state, links] = s.fields(bank);
+        (Record { counts, state }, Links(links))
+    }
+
+    /// Changes the placement's note of a bank that has this record.
+    #[inline(always)]
+    pub(crate) fn change_note<S: Keep + ?Sized>(s: &mut S, bank: usize, record: Record, note: u32) {
+        let was = (record.state >> 32) as u32;
+        s.set_half(bank, NOTE, was, was & FLAGS | note);
+    }
+
     #[inline]
     pub(crate) fn set_note<S: Keep + ?Sized>(&self, s: &mut S, bank: usize, note: u32) {
         s.update(bank, STATE, |state| {
@@ -166,35 +196,37 @@ impl BankBlocks {
         (s.field(bank, LINKS) >> 32) as u32
     }
 
-    /// Changes one of a bank's links.
+    /// Puts a bank, whose links are `links`, at the head of the list whose head is the half `head`.
+    /// O(1).
     #[inline(always)]
-    fn set_link<S: Keep + ?Sized>(s: &mut S, bank: u32, field: usize, to: u32) {
-        s.update(bank as usize, LINKS, |was| with_half(was, field % 2, to));
-    }
-
-    /// Puts a bank at the head of the list whose head is the half `head`. O(1).
-    pub(crate) fn link<S: Keep + ?Sized>(&self, s: &mut S, head: usize, bank: usize) {
-        let heads = s.kept(head / 2);
-        let first = (heads >> (head % 2 * 32)) as u32;
-        s.update(bank, LINKS, |_| with_half(first.into(), PREV % 2, NONE));
+    pub(crate) fn link<S: Keep + ?Sized>(&self, s: &mut S, head: usize, bank: usize, links: Links) {
+        let first = half(s, head);
+        s.set_field(bank, LINKS, links.0, Links::new(first, NONE).0);
         if first != NONE {
-            Self::set_link(s, first, PREV, bank as u32);
+            s.set_half(first as usize, PREV, NONE, bank as u32);
         }
-        s.keep(head / 2, heads, with_half(heads, head % 2, bank as u32));
+        s.keep_half(head, first, bank as u32);
     }
 
-    /// Takes a bank out of the list whose head is the half `head`; whether the
-    /// list is empty now. O(1).
-    pub(crate) fn unlink<S: Keep + ?Sized>(&self, s: &mut S, head: usize, bank: usize) -> bool {
-        let links = s.field(bank, LINKS);
-        let (next, prev) = (links as u32, (links >> 32) as u32);
+    /// Takes a bank, whose links are `links`, out of the list whose head is the half `head`; returns
+    /// true if the list is empty now. The links stay as they are. O(1).
+    #[inline(always)]
+    pub(crate) fn unlink<S: Keep + ?Sized>(
+        &self,
+        s: &mut S,
+        head: usize,
+        bank: usize,
+        links: Links,
+    ) -> bool {
+        let (next, prev) = (links.next(), links.previous());
+        // What the neighbours have is this bank: nothing is to be read.
         if next != NONE {
-            Self::set_link(s, next, PREV, prev);
+            s.set_half(next as usize, PREV, bank as u32, prev);
         }
         if prev != NONE {
-            Self::set_link(s, prev, NEXT, next);
+            s.set_half(prev as usize, NEXT, bank as u32, next);
         } else {
-            set_half(s, head, next);
+            s.keep_half(head, bank as u32, next);
         }
         prev == NONE && next == NONE
     }

@@ -7,6 +7,7 @@
 
 use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::{BankBlocks, NONE, half, set_half};
+use crate::zone::bank::open::Record;
 use crate::zone::bank::placement::{ABSENT, KERNEL, OFFLINE, POOLS, Pick, Placement, USER};
 use crate::zone::bank::ranges::BankPool;
 
@@ -127,8 +128,8 @@ impl ListPlacement {
     }
 
     fn unlink<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
-        let list = b.note(s, bank) as usize & 3;
-        b.unlink(s, self.heads + list, bank);
+        let (record, links) = b.linked_record(s, bank);
+        b.unlink(s, self.heads + (record.note() as usize & 3), bank, links);
         for recent in &mut self.recent {
             if *recent == bank as u32 {
                 *recent = NONE;
@@ -137,8 +138,9 @@ impl ListPlacement {
     }
 
     fn link<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, list: usize) {
-        b.set_note(s, bank, list as u32);
-        b.link(s, self.heads + list, bank);
+        let (record, links) = b.linked_record(s, bank);
+        BankBlocks::change_note(s, bank, record, list as u32);
+        b.link(s, self.heads + list, bank, links);
     }
 
     fn shift<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, list: usize) {
@@ -257,8 +259,15 @@ impl Placement for ListPlacement {
     }
 
     #[inline]
-    fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, _frames: u32) {
-        let record = b.known_record(s, bank);
+    fn freed<S: Keep + ?Sized>(
+        &mut self,
+        b: &BankBlocks,
+        s: &mut S,
+        bank: usize,
+        record: impl FnOnce(&S) -> Record,
+        _frames: u32,
+    ) {
+        let record = record(s);
         if record.is_whole(0) && !record.is_isolated() {
             self.shift(b, s, bank, OFFLINE);
         }
