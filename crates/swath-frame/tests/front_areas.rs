@@ -120,7 +120,8 @@ impl FrameAllocator for SlowPool {
 /// until they are twice as many as go back otherwise.
 #[test]
 fn who_gives_back_much_in_a_row_does_not_wait() {
-    const FRAMES: u64 = 1 << 17;
+    // So many that huge pages find no more room.
+    const FRAMES: u64 = 1 << 18;
     let order = Order::known(10);
     let gate = Arc::default();
     let pool = SlowPool { pool: Pool::new(0..FRAMES), gate: Arc::clone(&gate) };
