@@ -77,6 +77,38 @@ fn areas_go_from_one_cpu_to_another() {
     }
 }
 
+/// Huge pages that come back in whatever order, more than a CPU's slot holds, wait in a pool for whichever CPU wants
+/// some, one or two side by side, and the allocator does not hear of them; nor are they kept from who needs more.
+#[test]
+fn huge_pages_wait_for_any_cpu() {
+    const FRAMES: u64 = 1 << 18;
+    for seed in 0..4 {
+        let pool = Pool::new(0..FRAMES);
+        let frees = Arc::clone(&pool.frees);
+        let (mut slots, mut bits) = (slots(3), bits(&pool));
+        let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+        let [mut here, mut there, mut elsewhere] = [0, 1, 2].map(|cpu| front.on(cpu).unwrap());
+        let [page, pair] = [9, 10].map(Order::known);
+        let mut pages: Vec<Extent> =
+            std::iter::from_fn(|| here.allocate_aligned(page).ok()).collect();
+        assert_eq!(pages.len() as u64, FRAMES / page.frames());
+        frees.store(0, Ordering::Relaxed);
+        // A slot holds 40, and a quarter of the memory is 128 of them.
+        let mut back = pages.split_off(512 - 160);
+        Random::new(seed).shuffle(&mut back);
+        back.into_iter().try_for_each(|page| there.free(page)).unwrap();
+        let taken: Vec<Extent> =
+            (0..80).map(|_| elsewhere.allocate_aligned(page).unwrap()).collect();
+        assert_eq!(frees.load(Ordering::Relaxed), 0, "seed {seed}");
+        front.check().unwrap();
+        taken.into_iter().try_for_each(|page| elsewhere.free(page)).unwrap();
+        let pairs = std::iter::from_fn(|| here.allocate_aligned(pair).ok()).count();
+        assert_eq!(pairs, 80, "seed {seed}");
+        assert_eq!(front.free_frames(), 0);
+        front.check().unwrap();
+    }
+}
+
 /// Where a free says that it has begun, and waits for leave to go on.
 type FreeGate = (Sender<()>, Receiver<()>);
 

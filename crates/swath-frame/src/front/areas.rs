@@ -102,6 +102,11 @@ impl<const N: usize> Areas<N> {
         self.places.iter().take(self.len).copied()
     }
 
+    /// Counts the areas.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Counts the frames.
     pub(super) fn count(&self) -> u64 {
         self.iter().fold(0, |sum: u64, area| sum.saturating_add(area.count))

@@ -54,6 +54,17 @@ pub(super) const LINE_WORDS: usize = if cfg!(loom) { 1 } else { 64 / size_of::<u
 /// Words of a unit: the parts have a line to themselves.
 pub(super) const UNIT_WORDS: usize = LINE_WORDS + 2 * WORDS;
 
+/// For each part, its bit and that of its half.
+static WHOLES: [usize; PARTS] = {
+    let mut wholes = [0; PARTS];
+    let mut part = 0;
+    while part < PARTS {
+        wholes[part] = 1 << (PARTS_AT + part) | HALVES[part / (PARTS / 2)].0;
+        part += 1;
+    }
+    wholes
+};
+
 /// The words of a unit, from the start of a cache line on, so that CPUs that use frames of different
 /// units, or short blocks of different quarters of one, do not wait for each other's lines. First
 /// a bit for each part that a user got as a part of an aligned block and still holds **whole**, one for each half
@@ -90,25 +101,20 @@ fn owned(unit: &Unit, word: usize) -> &AtomicUsize {
     &pair(unit, word)[1]
 }
 
-/// Returns true if no bit is set in the `N` words of the aligned block that has frame `index`.
+/// Returns true if no user holds a frame of the `N` words from that of frame `index` on, which has to
+/// be the first of an aligned block of so many.
 #[inline(always)]
 fn is_clear<const N: usize>(unit: &Unit, index: u64) -> bool {
     // All lie in the unit whatever `index` is, so that nothing is left to be checked.
     let first = if N < WORDS { word_of(index) / N * N } else { 0 };
     let words = first..first + N.min(WORDS);
     let held = words.fold(0, |held, word| held | used(unit, word).load(Relaxed));
-    held & ALL == 0
+    index.is_multiple_of(N as u64 * BITS) && held & ALL == 0
 }
 
 /// A bit for each part of `N` words.
 const fn ones<const N: usize>() -> usize {
     (1 << (N / PART_WORDS)) - 1
-}
-
-/// As [`is_clear`] for a whole unit: a call of its own, for which the others need not save registers.
-#[inline(never)]
-fn is_unit_clear(unit: &Unit, index: u64) -> bool {
-    is_clear::<WORDS>(unit, index)
 }
 
 /// The number in its unit of a frame's word.
@@ -130,11 +136,17 @@ fn half(index: u64) -> usize {
     1 << ((index >> HALF_ORDER) as usize % 2)
 }
 
+/// The bits of which one says that a user holds the part of this frame whole.
+#[inline(always)]
+fn wholes(index: u64) -> usize {
+    WHOLES[(index >> PART_ORDER) as usize % PARTS]
+}
+
 /// Returns true if a user holds the part of this frame whole.
 #[inline(always)]
 fn is_in_whole(unit: &Unit, index: u64) -> bool {
     let whole = unit[0].load(Relaxed);
-    whole != 0 && whole & (parts(index, 1 << PART_ORDER) | half(index)) != 0
+    whole != 0 && whole & wholes(index) != 0
 }
 
 /// The parts that users hold whole, those of whole halves among them.
@@ -195,6 +207,42 @@ fn split(unit: &Unit, parts: usize) {
             used(unit, word).fetch_or(ALL, Release);
         }
     }
+}
+
+/// Notes that a user holds half of a unit as one block; returns false if it is not aligned, or a user holds a frame
+/// of it.
+#[inline(always)]
+fn take_half(unit: &Unit, index: u64) -> bool {
+    let half = half(index);
+    // Another CPU may have the line, which a look at it before would bring here twice; those of the words come
+    // after it.
+    if unit[0].fetch_or(half, Relaxed) & half != 0 {
+        return false;
+    }
+    let others = parts(index, 1 << HALF_ORDER);
+    let clear = is_clear::<{ WORDS / 2 }>(unit, index) && unit[0].load(Relaxed) & others == 0;
+    if !clear {
+        unit[0].fetch_and(!half, Relaxed);
+    }
+    clear
+}
+
+/// As [`take_half`] for a whole unit: a call of its own, for which the others need not save registers.
+#[inline(never)]
+fn take_unit(unit: &Unit, index: u64) -> bool {
+    let mut now = 0;
+    while let Err(other) = unit[0].compare_exchange_weak(now, now | ALL_PARTS, Relaxed, Relaxed) {
+        // Bits that say nothing may have been changed from outside.
+        if other & (ALL_PARTS | HALVES[0].0 | HALVES[1].0) != 0 {
+            return false;
+        }
+        now = other;
+    }
+    let clear = is_clear::<WORDS>(unit, index);
+    if !clear {
+        unit[0].fetch_and(!ALL_PARTS, Relaxed);
+    }
+    clear
 }
 
 impl<'m> Bits<'m> {
@@ -258,8 +306,8 @@ impl<'m> Bits<'m> {
         else {
             return self.take_range(index, index.saturating_add(count));
         };
-        if unit[0].load(Relaxed) != 0 && whole_parts(unit) & parts_within(index, index + count) != 0
-        {
+        let whole = unit[0].load(Relaxed);
+        if whole != 0 && whole & (wholes(index) | wholes(index + count - 1)) != 0 {
             return false;
         }
         let before = low[0].fetch_or(low_bits, Relaxed) & low_bits;
@@ -299,33 +347,12 @@ impl<'m> Bits<'m> {
     #[inline(always)]
     fn take_parts(&self, index: u64, order: u32) -> bool {
         let Some(unit) = self.unit(index) else { return false };
-        if index & ((1 << order) - 1) != 0 {
-            return false;
-        }
-        // The order of huge pages comes first.
-        if order == HALF_ORDER {
-            let half = half(index);
-            // Another CPU may have the line, which to look at it first would bring here twice; the words' lines
-            // come after it.
-            if unit[0].fetch_or(half, Relaxed) & half != 0 {
-                return false;
-            }
-            let others = parts(index, 1 << HALF_ORDER);
-            if is_clear::<{ WORDS / 2 }>(unit, index) && unit[0].load(Relaxed) & others == 0 {
-                return true;
-            }
-            unit[0].fetch_and(!half, Relaxed);
-            return false;
-        }
-        if order == UNIT_ORDER {
-            if unit[0].compare_exchange(0, ALL_PARTS, Relaxed, Relaxed).is_err() {
-                return false;
-            }
-            let clear = is_unit_clear(unit, index);
-            if !clear {
-                unit[0].fetch_and(!ALL_PARTS, Relaxed);
-            }
-            return clear;
+        if order >= HALF_ORDER {
+            return if order == HALF_ORDER {
+                take_half(unit, index)
+            } else {
+                take_unit(unit, index)
+            };
         }
         let (clear, ones) = if order == WORD_ORDER + 1 {
             (is_clear::<2>(unit, index), ones::<2>())
@@ -335,7 +362,7 @@ impl<'m> Bits<'m> {
             (is_clear::<8>(unit, index), ones::<8>())
         };
         let parts = ones << (PARTS_AT + (index >> PART_ORDER) as usize % PARTS);
-        let whole = parts | half(index);
+        let whole = parts | wholes(index);
         let mut now = unit[0].load(Relaxed);
         while clear && now & whole == 0 {
             match unit[0].compare_exchange_weak(now, now | parts, Relaxed, Relaxed) {
@@ -411,11 +438,11 @@ impl<'m> Bits<'m> {
     #[inline(always)]
     pub(super) fn give_block(&self, index: u64, frames: u64) -> bool {
         let Some(unit) = self.unit(index) else { return false };
-        if frames == UNIT_FRAMES {
+        if frames >= 1 << HALF_ORDER {
             // To ask what the word is would bring its line here twice, if another CPU has it.
-            return clear_all_of(&unit[0], ALL_PARTS, ALL_PARTS);
-        }
-        if frames == 1 << HALF_ORDER {
+            if frames == UNIT_FRAMES {
+                return clear_all_of(&unit[0], ALL_PARTS, ALL_PARTS);
+            }
             let half = half(index);
             if unit[0].fetch_and(!half, Acquire) & half != 0 {
                 return true;

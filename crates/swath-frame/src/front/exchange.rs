@@ -20,11 +20,12 @@ pub(super) struct Wrong;
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// The allocator that all CPUs share, and **spare** areas.
+/// The allocator that all CPUs share, **spare** areas, and [huge pages](Pages) that are pooled.
 ///
 /// Where one CPU frees what another allocates, the one's areas overflow as often as the other has to
-/// claim. So the first that overflow are kept aside for who claims next, and neither touches a word of the
-/// allocator's for each block.
+/// claim. So what overflows is kept aside for who claims next, and neither touches a word of the
+/// allocator's for each block: huge pages in the pool, for which nobody waits, and what is no whole page, where there is
+/// much of it, in spare areas.
 ///
 /// Invariants: those of [`Held`](crate::front::held::Held) for every frame of the spare areas. Their lock is
 /// taken before the allocator's, and after a slot's.
@@ -103,7 +104,7 @@ impl<const N: usize> Areas<N> {
 impl Areas {
     /// Makes room where there is none for more of these blocks of `count` frames, which are in the order
     /// in which they came. If the last half of them or more are one run, that becomes an area. Otherwise the
-    /// upper half goes, huge pages to the areas, too, and what else goes, to the allocator. How many stay.
+    /// upper half goes: to the areas, too, if it is long blocks or few runs, else to the allocator. How many stay.
     #[inline(always)]
     pub(super) fn make_room<R: RawMutex>(
         &mut self,
@@ -116,12 +117,13 @@ impl Areas {
             return (before, self.collect(run, shared));
         }
         blocks.sort_unstable();
-        let (kept, gone) = blocks.split_at(blocks.len() / 2);
-        let gone_runs = runs(gone, count);
-        let result = if count > BITS {
-            gone_runs.map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
+        // Not one of a pair, which may be a huge page.
+        let half = blocks.len() / 2;
+        let (kept, gone) = blocks.split_at(if half > 1 { half & !1 } else { half });
+        let result = if count > BITS || runs(gone, count).count() <= AREAS / 2 {
+            runs(gone, count).map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
         } else {
-            free_all(gone_runs, &mut *shared.lock())
+            free_all(runs(gone, count), &mut *shared.lock())
         };
         (kept.len(), result)
     }
@@ -204,15 +206,13 @@ impl Areas {
         order: u32,
         shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
-        let held = self.count();
-        if order < HUGE_ORDER {
-            self.take_spare(shared)?;
+        if order >= HUGE_ORDER {
+            return if shared.pages.take(order, self) { Ok(()) } else { self.take_spare(shared) };
         }
-        if self.count() == held {
+        let len = self.len();
+        self.take_spare(shared)?;
+        if self.len() == len {
             shared.pages.take(order, self);
-        }
-        if order >= HUGE_ORDER && self.count() == held {
-            self.take_spare(shared)?;
         }
         Ok(())
     }

@@ -10,8 +10,10 @@
 //! - up to eight *areas*, runs of any length, from which is cut what no such block serves.
 //!
 //! A slot turns to what all CPUs share only to claim, or to return what it has no room for. What is
-//! full is sorted. If it is one run, it becomes an area, or joins one that it borders on; so does each run of what goes
-//! of blocks of 128 frames or more (64 where a word has 32 bits). Only when areas would be more than eight or hold more
+//! full is sorted. If it is one run, it becomes an area, or joins one that it borders on. Otherwise the
+//! upper half goes, or one block more, so that pairs stay together, and becomes areas if it is up to four runs, or of
+//! blocks of 128 frames or more (64 where a word has 32 bits); if not, it goes back to the allocator as so many runs.
+//! The lower half stays, since every allocator here prefers low frame numbers. Only when areas would be more than eight or hold more
 //! than a share of the memory, their whole huge pages are **pooled**: a bit for each, which a CPU sets or clears for up
 //! to 64 pages by one atomic step, and for which nobody waits. What is left at the ends of areas
 //! stays, as what comes next may border on it; where these are more than four, they are **spare** areas from then on.
@@ -19,8 +21,7 @@
 //! another allocates, they go from hand to hand. Only where there is no room for them, they go
 //! back to the allocator; while another CPU has that, areas may grow to twice the share first, so that nobody waits
 //! for it who gives back much in a row. The share is an eighth of the memory, divided by the CPUs, but at least 16,384
-//! frames and at most 65,536. Otherwise the upper half of what is full goes back as so many runs, and
-//! the lower half stays, since every allocator here prefers low frame numbers. So a block that is taken and comes back
+//! frames and at most 65,536. So a block that is taken and comes back
 //! again and again is neither split from a larger one nor merged into it each time. Where nothing is pooled or spare, a block
 //! is cut from what the allocator gives first, up to 256 frames for orders to 6 and up to 1,024 above,
 //! up to four pieces where that is in pieces, and only where it has no such block, from a whole huge page of 512. A

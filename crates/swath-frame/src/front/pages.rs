@@ -137,19 +137,25 @@ impl<'m> Pages<'m> {
     }
 
     /// Moves pages to areas until these hold the most frames or half of their places are taken: pairs only for blocks
-    /// of more than a page.
-    pub(super) fn take(&self, order: u32, areas: &mut Areas) {
-        let Some([counted, last]) = self.head else { return };
-        if counted.load(Relaxed) == 0 {
-            return;
-        }
+    /// of more than a page. True if there are any.
+    #[inline(always)]
+    pub(super) fn take(&self, order: u32, areas: &mut Areas) -> bool {
+        let Some([counted, last]) = self.head else { return false };
+        counted.load(Relaxed) != 0 && self.take_after(last, order, areas)
+    }
+
+    /// As [`take`](Self::take) from the word on whose number `last` has.
+    #[inline(never)]
+    fn take_after(&self, last: &AtomicUsize, order: u32, areas: &mut Areas) -> bool {
+        let before = areas.len();
         let (last, len) = (last.load(Relaxed), self.words.len());
         for number in (0..len).map(|step| last.wrapping_add(step) % len) {
             self.take_from(number, order, areas);
             if areas.is_half_full() || areas.count() >= areas.frames_max {
-                return;
+                break;
             }
         }
+        areas.len() > before
     }
 
     /// As [`take`](Self::take) of one word.
