@@ -93,7 +93,7 @@ fn huge_pages_wait_for_any_cpu() {
             std::iter::from_fn(|| here.allocate_aligned(page).ok()).collect();
         assert_eq!(pages.len() as u64, FRAMES / page.frames());
         frees.store(0, Ordering::Relaxed);
-        // A slot holds 40, and a quarter of the memory is 128 of them.
+        // A slot holds 40, and half of the memory is 256 of them.
         let mut back = pages.split_off(512 - 160);
         Random::new(seed).shuffle(&mut back);
         back.into_iter().try_for_each(|page| there.free(page)).unwrap();
@@ -163,7 +163,7 @@ fn who_gives_back_much_in_a_row_does_not_wait() {
     let mut blocks: Vec<Extent> =
         std::iter::from_fn(|| here.allocate_aligned(order).ok()).collect();
     blocks.sort_unstable_by_key(|block| block.start);
-    let theirs = blocks.split_off(blocks.len() / 2);
+    let theirs = blocks.split_off(blocks.len() / 4 * 3);
     let (begun, has_begun) = channel();
     let (leave, go_on) = channel();
     *gate.lock().unwrap() = Some((begun, go_on));

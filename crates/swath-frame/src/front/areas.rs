@@ -38,9 +38,9 @@ pub(super) fn spare_max(memory: u64, cpus: usize, share: u64) -> u64 {
     share.saturating_mul(cpus as u64).min(share.max(memory / 8))
 }
 
-/// Frames of huge pages that may be pooled: a quarter of the memory, or one share.
+/// Frames of huge pages that may be pooled: half of the memory, or one share.
 pub(super) fn pooled_max(memory: u64, share: u64) -> u64 {
-    share.max(memory / 4)
+    share.max(memory / 2)
 }
 
 /// The runs of blocks of `count` frames that ascend.

@@ -61,8 +61,8 @@
 //! word has 32 bits; [`Front::bits_len`]), on cache lines that no other frames share, and so up to 7 (15)
 //! more before the first, and after the last one for each 64 (32) huge pages and two, up to a whole line. One [`Slot`] of 2,176 bytes for each CPU, which holds 76 MiB in blocks,
 //! 16 MiB of order 9, 32 MiB of order 10 and 28 MiB of all others, and in areas three shares and 2 MiB at most. Spare
-//! are up to 64 areas, together not more than all shares, nor than an eighth of the memory or one share; pooled is a
-//! quarter of the memory at most, or one share. No CPU keeps these: whoever asks next has them.
+//! are up to 64 areas, together not more than all shares, nor than an eighth of the memory or one share; pooled is
+//! half of the memory at most, or one share. No CPU keeps these: whoever asks next has them.
 
 mod areas;
 mod bits;
