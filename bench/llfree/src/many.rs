@@ -91,11 +91,33 @@ struct Cost {
 struct Machine {
     /// The CPUs that have each line.
     lines: HashMap<u64, u64>,
-    /// When each lock is free.
-    free_at: HashMap<u64, f64>,
+    /// When each lock was held, in order: what touches is one.
+    held: HashMap<u64, Vec<(f64, f64)>>,
+    /// The locks that are held, each with when it was asked for.
+    asked: Vec<(u64, f64)>,
     clocks: [f64; CPUS_MOST],
     /// The line that each CPU had last from another one.
     last: [u64; CPUS_MOST],
+}
+
+/// Notes that a lock was held for so long, as soon after `from` as it was free for that time; returns how long that
+/// is to wait.
+fn hold(held: &mut Vec<(f64, f64)>, from: f64, nanos: f64) -> f64 {
+    let mut start = from;
+    let mut at = held.partition_point(|&(_, end)| end <= from);
+    while let Some(&(taken, given)) = held.get(at)
+        && taken < start + nanos
+    {
+        (start, at) = (given, at + 1);
+    }
+    held.insert(at, (start, start + nanos));
+    if held.get(at + 1).is_some_and(|next| next.0 <= start + nanos) {
+        held[at].1 = held.remove(at + 1).1;
+    }
+    if at > 0 && held[at - 1].1 >= start {
+        held[at - 1].1 = held.remove(at).1;
+    }
+    start - from
 }
 
 /// What happens to a lock at the next write.
@@ -113,20 +135,31 @@ struct Pricing {
     call: Option<(usize, Option<usize>, f64, u64)>,
     transfers: u64,
     turn: Option<Turn>,
+    /// A load that may be the first half of what its instruction does to that place in one step.
+    loaded: Option<u64>,
 }
 
 impl Pricing {
     fn new() -> Self {
         let machine = Machine {
             lines: HashMap::new(),
-            free_at: HashMap::new(),
+            held: HashMap::new(),
+            asked: Vec::new(),
             clocks: [0.0; CPUS_MOST],
             last: [0; CPUS_MOST],
         };
-        Self { machine, parts: [Cost::default(); 2], call: None, transfers: 0, turn: None }
+        Self {
+            machine,
+            parts: [Cost::default(); 2],
+            call: None,
+            transfers: 0,
+            turn: None,
+            loaded: None,
+        }
     }
 
     fn mark(&mut self, mark: Mark) {
+        self.load();
         match mark {
             Mark::Lock => self.turn = Some(Turn::Take),
             Mark::Unlock => self.turn = Some(Turn::Give),
@@ -150,6 +183,13 @@ impl Pricing {
         }
     }
 
+    /// Prices a load that was no half of an atomic step.
+    fn load(&mut self) {
+        if let Some(address) = self.loaded.take() {
+            self.access(address, false);
+        }
+    }
+
     fn access(&mut self, address: u64, writes: bool) {
         let Some((cpu, ..)) = self.call else { return };
         let (line, clock) = (address / LINE, &mut self.machine.clocks[cpu]);
@@ -163,10 +203,16 @@ impl Pricing {
         }
         *holders = 1 << cpu | if writes { 0 } else { *holders };
         if writes && let Some(turn) = self.turn.take() {
-            let free_at = self.machine.free_at.entry(address).or_default();
+            let Machine { held, asked, clocks, .. } = &mut self.machine;
+            let clock = &mut clocks[cpu];
             match turn {
-                Turn::Take => *clock = clock.max(*free_at),
-                Turn::Give => *free_at = *clock,
+                Turn::Take => asked.push((address, *clock)),
+                Turn::Give => {
+                    // Calls are traced one after the other, in another order than that of the clocks.
+                    let at = asked.iter().rposition(|&(lock, _)| lock == address);
+                    let Some((_, from)) = at.map(|at| asked.remove(at)) else { return };
+                    *clock += hold(held.entry(address).or_default(), from, *clock - from);
+                }
             }
         }
     }
@@ -174,6 +220,7 @@ impl Pricing {
     /// Takes a line such as ` M 1ffefffe40,8`.
     fn line(&mut self, line: &str, marks: u64, stack: u64) {
         if line.starts_with("I ") {
+            self.load();
             return self.instruction();
         }
         let (kind, rest) = match line.as_bytes() {
@@ -187,7 +234,14 @@ impl Pricing {
                 self.mark(mark);
             }
         } else if address.abs_diff(stack) > STACK {
-            self.access(address, kind != b'L');
+            // Valgrind has an atomic step of another kind than an exchange load the place and then exchange it.
+            if kind == b'L' || self.loaded != Some(address) {
+                self.load();
+            }
+            self.loaded = (kind == b'L').then_some(address);
+            if kind != b'L' {
+                self.access(address, true);
+            }
         }
     }
 }

@@ -69,9 +69,10 @@ struct Seen {
 }
 
 impl Seen {
-    fn new() -> Self {
-        let mut out = vec![None; 1700];
-        for (start, count) in AREAS {
+    fn of(areas: &[(u64, u64)]) -> Self {
+        let end = areas.iter().map(|(start, count)| start + count).max().unwrap_or_default();
+        let mut out = vec![None; end as usize + 100];
+        for &(start, count) in areas {
             out[start as usize..(start + count) as usize].fill(Some(false));
         }
         let (twice, outside, accepted, refused, told) = (false, false, false, false, false);
@@ -158,6 +159,67 @@ fn flip(front: &Front<'_, Alone, Buddy>, random: &mut Random) {
     }
 }
 
+/// What calls on a front saw, and what it says of itself at the end.
+fn tell(tally: &mut Tally, seen: &Seen, ran: std::thread::Result<bool>) {
+    *match ran {
+        _ if seen.twice => &mut tally.twice,
+        Err(_) => &mut tally.panics,
+        // From then on two things are wrong.
+        Ok(_) if seen.accepted => &mut tally.accepted,
+        Ok(_) if seen.outside => &mut tally.outside,
+        Ok(_) if seen.told => &mut tally.told,
+        Ok(_) if seen.refused => &mut tally.refused,
+        Ok(true) => &mut tally.found,
+        Ok(false) => &mut tally.silent,
+    } += 1;
+}
+
+/// Takes huge pages on one CPU and gives them back on the other, as many as some are pooled then.
+fn huge_pages(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Random) {
+    let mut pages = Vec::new();
+    let order = Order::known(9 + random.below(2) as u8);
+    let keep = random.index(8);
+    while let Ok(page) = front.on(0).unwrap().allocate_aligned(order) {
+        seen.took(page);
+        pages.push(page);
+    }
+    for &page in pages.iter().skip(keep) {
+        let freed = front.on(1).unwrap().free(page);
+        seen.gave(page, freed);
+    }
+    for page in pages.into_iter().take(keep) {
+        let freed = front.on(random.index(CPUS)).unwrap().free(page);
+        seen.gave(page, freed);
+    }
+}
+
+/// As [`trial`] for the pooled huge pages of a front with more memory than its slots hold.
+fn trial_of_pages(seed: u64, tally: &mut Tally) {
+    let mut random = Random::new(seed);
+    let memory = Extent::new(Pfn::new(700), 48 << 10);
+    let mut areas = [Extent::default(); 1];
+    let map = MemoryMap::new(&[ByteRange::of_frames(memory)], &mut areas).unwrap();
+    let config = BuddyConfig::PBS_ARMV8;
+    let words = vec![0; Buddy::storage_words(&map, config)];
+    let buddy = Buddy::new(&map, config, words).unwrap();
+    let mut slots: Vec<Slot<Alone>> = (0..CPUS).map(|_| Slot::new()).collect();
+    let bits = Front::<Alone, Buddy>::bits_len(&buddy);
+    let mut bits: Vec<AtomicUsize> = (0..bits).map(|_| AtomicUsize::new(0)).collect();
+    let front = Front::new(buddy, &mut slots, &mut bits).unwrap();
+    let mut seen = Seen::of(&[(memory.start.raw(), memory.count)]);
+    huge_pages(&front, &mut seen, &mut random);
+    let clean = !(seen.twice || seen.outside || seen.accepted || seen.refused || seen.told);
+    assert!(clean && front.check().is_ok(), "seed {seed} fails without a flip");
+    flip(&front, &mut random);
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let found = front.check().is_err();
+        (0..3).for_each(|_| huge_pages(&front, &mut seen, &mut random));
+        seen.told |= front.fault().is_some();
+        found || front.check().is_err()
+    }));
+    tell(tally, &seen, ran);
+}
+
 fn trial(seed: u64, tally: &mut Tally) {
     let mut random = Random::new(seed);
     let ranges =
@@ -171,7 +233,7 @@ fn trial(seed: u64, tally: &mut Tally) {
     let bits = Front::<Alone, Buddy>::bits_len(&buddy);
     let mut bits: Vec<AtomicUsize> = (0..bits).map(|_| AtomicUsize::new(0)).collect();
     let front = Front::new(buddy, &mut slots, &mut bits).unwrap();
-    let mut seen = Seen::new();
+    let mut seen = Seen::of(&AREAS);
     steps(&front, &mut seen, &mut random, 600);
     let clean = !(seen.twice || seen.outside || seen.accepted || seen.refused || seen.told);
     assert!(clean && front.check().is_ok(), "seed {seed} fails without a flip");
@@ -188,17 +250,7 @@ fn trial(seed: u64, tally: &mut Tally) {
         seen.told |= front.fault().is_some();
         found || front.check().is_err()
     }));
-    *match ran {
-        _ if seen.twice => &mut tally.twice,
-        Err(_) => &mut tally.panics,
-        // From then on two things are wrong.
-        Ok(_) if seen.accepted => &mut tally.accepted,
-        Ok(_) if seen.outside => &mut tally.outside,
-        Ok(_) if seen.told => &mut tally.told,
-        Ok(_) if seen.refused => &mut tally.refused,
-        Ok(true) => &mut tally.found,
-        Ok(false) => &mut tally.silent,
-    } += 1;
+    tell(tally, &seen, ran);
 }
 
 #[test]
@@ -209,4 +261,13 @@ fn no_flip_breaks_the_front() {
     println!("the front, {trials} flips: {tally:?}");
     assert_eq!((tally.panics, tally.twice, tally.outside), (0, 0, 0), "{tally:?}");
     assert!(tally.told > trials / 5, "a call says what is wrong: {tally:?}");
+}
+
+#[test]
+fn no_flip_breaks_pooled_pages() {
+    let trials: usize = std::env::var("FLIPS").map_or(300, |trials| trials.parse().unwrap());
+    let mut tally = Tally::default();
+    (0..trials as u64).for_each(|seed| trial_of_pages(seed, &mut tally));
+    println!("the front's huge pages, {trials} flips: {tally:?}");
+    assert_eq!((tally.panics, tally.twice, tally.outside), (0, 0, 0), "{tally:?}");
 }

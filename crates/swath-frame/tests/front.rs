@@ -365,8 +365,9 @@ fn whole_blocks_come_back_in_any_pieces_once() {
 fn construction_names_what_is_wrong() {
     let pool = || Pool::new(1000..2000);
     let needed = Front::<YieldLock, Pool>::bits_len(&pool());
-    // Two units of 1,024 frames, each of 16 pairs of words and a line, and what is before the first line.
-    assert_eq!(needed as u64, 40 * 2 + 7);
+    // Two units of 1,024 frames, each of 16 pairs of words and a line, what is before the first line, and a line for
+    // huge pages.
+    assert_eq!(needed as u64, 40 * 2 + 7 + 8);
     let mut bits = bits(&pool());
     assert_eq!(
         Front::<YieldLock, Pool>::new(pool(), &mut [], &mut bits).unwrap_err(),

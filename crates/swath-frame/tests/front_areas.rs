@@ -16,7 +16,8 @@ use crate::front::{Pool, bits, slots};
 /// taken; what comes back in no order goes on, too, and nothing is lost.
 #[test]
 fn what_comes_back_in_a_row_goes_on_together() {
-    const FRAMES: u64 = 1 << 16;
+    // More than waits in a slot, in spare areas and among pooled pages.
+    const FRAMES: u64 = 1 << 17;
     for order in [0, 3, 6, 9, 10].map(Order::known) {
         let pool = Pool::new(0..FRAMES);
         let frees = Arc::clone(&pool.frees);
@@ -77,6 +78,38 @@ fn areas_go_from_one_cpu_to_another() {
     }
 }
 
+/// Huge pages that come back in whatever order, more than a CPU's slot holds, wait in a pool for whichever CPU wants
+/// some, one or two side by side, and the allocator does not hear of them; nor are they kept from who needs more.
+#[test]
+fn huge_pages_wait_for_any_cpu() {
+    const FRAMES: u64 = 1 << 18;
+    for seed in 0..4 {
+        let pool = Pool::new(0..FRAMES);
+        let frees = Arc::clone(&pool.frees);
+        let (mut slots, mut bits) = (slots(3), bits(&pool));
+        let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+        let [mut here, mut there, mut elsewhere] = [0, 1, 2].map(|cpu| front.on(cpu).unwrap());
+        let [page, pair] = [9, 10].map(Order::known);
+        let mut pages: Vec<Extent> =
+            std::iter::from_fn(|| here.allocate_aligned(page).ok()).collect();
+        assert_eq!(pages.len() as u64, FRAMES / page.frames());
+        frees.store(0, Ordering::Relaxed);
+        // A slot holds 40, and half of the memory is 256 of them.
+        let mut back = pages.split_off(512 - 160);
+        Random::new(seed).shuffle(&mut back);
+        back.into_iter().try_for_each(|page| there.free(page)).unwrap();
+        let taken: Vec<Extent> =
+            (0..80).map(|_| elsewhere.allocate_aligned(page).unwrap()).collect();
+        assert_eq!(frees.load(Ordering::Relaxed), 0, "seed {seed}");
+        front.check().unwrap();
+        taken.into_iter().try_for_each(|page| elsewhere.free(page)).unwrap();
+        let pairs = std::iter::from_fn(|| here.allocate_aligned(pair).ok()).count();
+        assert_eq!(pairs, 80, "seed {seed}");
+        assert_eq!(front.free_frames(), 0);
+        front.check().unwrap();
+    }
+}
+
 /// Where a free says that it has begun, and waits for leave to go on.
 type FreeGate = (Sender<()>, Receiver<()>);
 
@@ -120,7 +153,8 @@ impl FrameAllocator for SlowPool {
 /// until they are twice as many as go back otherwise.
 #[test]
 fn who_gives_back_much_in_a_row_does_not_wait() {
-    const FRAMES: u64 = 1 << 17;
+    // So many that huge pages find no more room.
+    const FRAMES: u64 = 1 << 18;
     let order = Order::known(10);
     let gate = Arc::default();
     let pool = SlowPool { pool: Pool::new(0..FRAMES), gate: Arc::clone(&gate) };
@@ -130,7 +164,7 @@ fn who_gives_back_much_in_a_row_does_not_wait() {
     let mut blocks: Vec<Extent> =
         std::iter::from_fn(|| here.allocate_aligned(order).ok()).collect();
     blocks.sort_unstable_by_key(|block| block.start);
-    let theirs = blocks.split_off(blocks.len() / 2);
+    let theirs = blocks.split_off(blocks.len() / 4 * 3);
     let (begun, has_begun) = channel();
     let (leave, go_on) = channel();
     *gate.lock().unwrap() = Some((begun, go_on));

@@ -289,21 +289,77 @@ fn spare_areas_go_out_once() {
     });
 }
 
-/// The order of a unit in this build, and its frames: two words, which are its parts.
-const UNIT: Order = Order::known(3);
+/// The order of half a unit in this build, a huge page: its frames have two words, which are its parts.
+const HALF: Order = Order::known(3);
+
+/// The order of a unit.
+const UNIT: Order = Order::known(4);
+
+/// A front of three CPUs over five huge pages, of which one is out. Two are the areas of CPU 1, as many frames as these
+/// may be, and two are its blocks, as many as there can be.
+fn front_with_huge_pages() -> Arc<Checked> {
+    let front = front(Pool::new(0, 40, 8), 3);
+    front.allocate(40, &mut |_| ()).unwrap();
+    for start in [0, 8, 16, 24] {
+        front.on(1).unwrap().free(Extent::new(Pfn::new(start), 8)).unwrap();
+    }
+    front
+}
+
+/// Huge pages for which there is no room are pooled while another CPU claims and a third empties the slots: each
+/// goes out once, and none is kept from who asks for them.
+#[test]
+fn pooled_pages_go_out_once() {
+    for whole in [HALF, UNIT] {
+        explore(move || {
+            let front = front_with_huge_pages();
+            let other = Arc::clone(&front);
+            let there = thread::spawn(move || {
+                other.on(1).unwrap().free(Extent::new(Pfn::new(32), 8)).unwrap();
+            });
+            let here = front.on(0).unwrap().allocate_aligned(whole).unwrap();
+            there.join().unwrap();
+            assert_eq!(front.free_frames(), 40 - here.count);
+            front.check().unwrap();
+            front.on(0).unwrap().free(here).unwrap();
+            assert_eq!(front.allocate(40, &mut |_| ()), Ok(()));
+            front.check().unwrap();
+        });
+    }
+}
+
+/// Two CPUs take pooled pages, which are all that is free but for what CPU 1 has.
+#[test]
+fn two_take_pooled_pages() {
+    explore(|| {
+        let front = front_with_huge_pages();
+        front.on(1).unwrap().free(Extent::new(Pfn::new(32), 8)).unwrap();
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || other.on(2).unwrap().allocate_aligned(HALF).unwrap());
+        let here = front.on(0).unwrap().allocate_aligned(HALF).unwrap();
+        let there = there.join().unwrap();
+        assert_ne!(here, there);
+        assert_eq!(front.free_frames(), 24);
+        front.check().unwrap();
+        assert_eq!(front.allocate(24, &mut |_| ()), Ok(()));
+    });
+}
 
 fn free(front: &Arc<Checked>, start: u64, count: u64) -> Result<(), FrameFreeError> {
     front.on(0).unwrap().free(Extent::new(Pfn::new(start), count))
 }
 
-/// A whole unit comes back on one CPU while the other frees one of its frames, or half of it:
+/// A whole unit, or half of one, comes back on one CPU while the other frees one of its frames, or half of it:
 /// exactly one of the two succeeds, and the other names a frame.
 #[test]
 fn a_whole_block_and_its_parts_come_back_once() {
-    for (start, count) in [(1, 1), (4, 4), (3, 2), (0, 8)] {
+    let halves = [(1, 1), (4, 4), (3, 2), (0, 8)].map(|part| (HALF, part));
+    let units = [(1, 1), (8, 8), (7, 2), (0, 16)].map(|part| (UNIT, part));
+    for (order, (start, count)) in halves.into_iter().chain(units) {
         explore(move || {
-            let front = front(Pool::new(0, 8, 8), 2);
-            let block = front.on(0).unwrap().allocate_aligned(UNIT).unwrap();
+            let frames = order.frames();
+            let front = front(Pool::new(0, frames, frames), 2);
+            let block = front.on(0).unwrap().allocate_aligned(order).unwrap();
             let other = Arc::clone(&front);
             let there = thread::spawn(move || {
                 other.on(1).unwrap().free(Extent::new(Pfn::new(start), count))
@@ -311,10 +367,32 @@ fn a_whole_block_and_its_parts_come_back_once() {
             let whole = front.on(0).unwrap().free(block);
             let part = there.join().unwrap();
             let refused = Err(FrameFreeError::NotAllocated { frame: Pfn::new(start) });
-            let freed = if whole.is_ok() { 8 } else { count };
+            let freed = if whole.is_ok() { frames } else { count };
             assert!(if whole.is_ok() { part == refused } else { part.is_ok() }, "{part:?}");
             assert!(whole.is_ok() || whole == refused, "{whole:?}");
             assert_eq!(front.free_frames(), freed);
+            front.check().unwrap();
+        });
+    }
+}
+
+/// A unit was taken as two halves: both come back on one CPU while the other frees all of it, or a frame of one half
+/// while that comes back.
+#[test]
+fn halves_come_back_once() {
+    for (start, count) in [(0, 16), (12, 1)] {
+        explore(move || {
+            let front = front(Pool::new(0, 16, 16), 2);
+            let [low, high] = [0, 1].map(|_| front.on(0).unwrap().allocate_aligned(HALF).unwrap());
+            let other = Arc::clone(&front);
+            let there = thread::spawn(move || {
+                other.on(1).unwrap().free(Extent::new(Pfn::new(start), count))
+            });
+            let here = [low, high].map(|half| front.on(0).unwrap().free(half));
+            let there = there.join().unwrap();
+            let freed: u64 = here.iter().map(|freed| if freed.is_ok() { 8 } else { 0 }).sum();
+            assert_eq!(front.free_frames(), freed + if there.is_ok() { count } else { 0 });
+            assert!(here[0].is_ok() || there.is_ok());
             front.check().unwrap();
         });
     }
@@ -326,7 +404,7 @@ fn a_whole_block_and_its_parts_come_back_once() {
 fn parts_of_a_whole_block_come_back_together() {
     explore(|| {
         let front = front(Pool::new(0, 8, 8), 2);
-        front.on(0).unwrap().allocate_aligned(UNIT).unwrap();
+        front.on(0).unwrap().allocate_aligned(HALF).unwrap();
         let other = Arc::clone(&front);
         let there = thread::spawn(move || {
             other.on(1).unwrap().free(Extent::new(Pfn::new(3), 5)).unwrap();
@@ -335,7 +413,7 @@ fn parts_of_a_whole_block_come_back_together() {
         assert_eq!(free(&front, 0, 2), Ok(()));
         there.join().unwrap();
         front.check().unwrap();
-        assert_eq!(front.on(0).unwrap().allocate_aligned(UNIT).unwrap().count, 8);
+        assert_eq!(front.on(0).unwrap().allocate_aligned(HALF).unwrap().count, 8);
         front.check().unwrap();
     });
 }
@@ -345,7 +423,7 @@ fn parts_of_a_whole_block_come_back_together() {
 fn a_split_is_seen_with_the_frames() {
     explore(|| {
         let front = front(Pool::new(0, 8, 8), 2);
-        front.on(0).unwrap().allocate_aligned(UNIT).unwrap();
+        front.on(0).unwrap().allocate_aligned(HALF).unwrap();
         let other = Arc::clone(&front);
         let there = thread::spawn(move || {
             let cpu = other.on(1).unwrap();

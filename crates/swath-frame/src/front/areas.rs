@@ -8,7 +8,7 @@ use crate::front::bits::UNIT_FRAMES;
 const CLAIMS_MOST: u64 = 6;
 
 /// Areas of a slot; few for the model checker, which must see them overflow.
-const AREAS: usize = if cfg!(loom) { 2 } else { 8 };
+pub(super) const AREAS: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Areas that are spare: as shorter ones come, too, those of several slots.
 pub(super) const SPARE_AREAS: usize = if cfg!(loom) { 2 } else { 64 };
@@ -38,6 +38,11 @@ pub(super) fn spare_max(memory: u64, cpus: usize, share: u64) -> u64 {
     share.saturating_mul(cpus as u64).min(share.max(memory / 8))
 }
 
+/// Frames of huge pages that may be pooled: half of the memory, or one share.
+pub(super) fn pooled_max(memory: u64, share: u64) -> u64 {
+    share.max(memory / 2)
+}
+
 /// The runs of blocks of `count` frames that ascend.
 pub(super) fn runs(ascending: &[u64], count: u64) -> impl Iterator<Item = Extent> + '_ {
     let chunks = ascending.chunk_by(move |below, above| above.wrapping_sub(*below) == count);
@@ -56,6 +61,11 @@ impl<const N: usize> Areas<N> {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         (self.len, self.claims) = (0, 0);
+    }
+
+    /// Forgets the areas.
+    pub(super) fn clear_areas(&mut self) {
+        self.len = 0;
     }
 
     /// Words of the areas.
@@ -90,6 +100,11 @@ impl<const N: usize> Areas<N> {
     /// All areas.
     pub(super) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
         self.places.iter().take(self.len).copied()
+    }
+
+    /// Counts the areas.
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     /// Counts the frames.
@@ -220,6 +235,25 @@ impl<const N: usize> Areas<N> {
             other.clear();
         }
         fits
+    }
+
+    /// Takes all areas of another's, for which there is room.
+    pub(super) fn take_rest_from<const M: usize>(&mut self, other: &mut Areas<M>) {
+        for area in other.iter() {
+            let room = self.push(area);
+            debug_assert!(room, "there is room for all");
+        }
+        other.clear();
+    }
+
+    /// Returns true if there are no more areas than half of a slot's.
+    pub(super) fn are_few(&self) -> bool {
+        self.len <= AREAS / 2
+    }
+
+    /// The places that are free until half of them are taken.
+    pub(super) fn half_free(&self) -> core::ops::Range<usize> {
+        self.len..N / 2
     }
 
     /// Returns true if half of the places are taken.

@@ -19,7 +19,10 @@ pub(super) const WORD_ORDER: u32 = if cfg!(loom) { 2 } else { usize::BITS.ilog2(
 const PART_ORDER: u32 = if cfg!(loom) { WORD_ORDER } else { WORD_ORDER + 1 };
 
 /// The order of a **unit**, whose bits lie together.
-pub(super) const UNIT_ORDER: u32 = if cfg!(loom) { 3 } else { 10 };
+pub(super) const UNIT_ORDER: u32 = if cfg!(loom) { 4 } else { 10 };
+
+/// The order of a unit's halves, which are huge pages.
+pub(super) const HALF_ORDER: u32 = UNIT_ORDER - 1;
 
 /// Frames for each word of bits.
 pub(super) const BITS: u64 = 1 << WORD_ORDER;
@@ -34,9 +37,16 @@ const ALL: usize = usize::MAX >> (usize::BITS as u64 - BITS);
 const WORDS: usize = 1 << (UNIT_ORDER - WORD_ORDER);
 const PART_WORDS: usize = 1 << (PART_ORDER - WORD_ORDER);
 
-/// Parts of a unit, and a bit for each.
+/// Parts of a unit, and a bit for each, after those of the halves.
 const PARTS: usize = 1 << (UNIT_ORDER - PART_ORDER);
-const ALL_PARTS: usize = (1 << PARTS) - 1;
+const PARTS_AT: usize = 2;
+const ALL_PARTS: usize = ((1 << PARTS) - 1) << PARTS_AT;
+
+/// The bit of each half, and those of its parts.
+const HALVES: [(usize, usize); 2] = {
+    let low = ((1 << (PARTS / 2)) - 1) << PARTS_AT;
+    [(1, low), (2, low << (PARTS / 2))]
+};
 
 /// Words of a cache line. The checker's are not what they are in memory.
 pub(super) const LINE_WORDS: usize = if cfg!(loom) { 1 } else { 64 / size_of::<usize>() };
@@ -44,10 +54,22 @@ pub(super) const LINE_WORDS: usize = if cfg!(loom) { 1 } else { 64 / size_of::<u
 /// Words of a unit: the parts have a line to themselves.
 pub(super) const UNIT_WORDS: usize = LINE_WORDS + 2 * WORDS;
 
+/// For each part, its bit and that of its half.
+static WHOLES: [usize; PARTS] = {
+    let mut wholes = [0; PARTS];
+    let mut part = 0;
+    while part < PARTS {
+        wholes[part] = 1 << (PARTS_AT + part) | HALVES[part / (PARTS / 2)].0;
+        part += 1;
+    }
+    wholes
+};
+
 /// The words of a unit, from the start of a cache line on, so that CPUs that use frames of different
 /// units, or short blocks of different quarters of one, do not wait for each other's lines. First
-/// a bit for each part that a user got as a part of an aligned block and still holds **whole**, and
-/// nothing in the rest of that line; then for each `BITS` frames a bit for each that a user holds, and one for
+/// a bit for each part that a user got as a part of an aligned block and still holds **whole**, one for each half
+/// that is held as one block, so that a huge page is taken and given by a step of one bit, which needs no look at
+/// the word before, and nothing in the rest of that line; then for each `BITS` frames a bit for each that a user holds, and one for
 /// each that is the front's. What never was the front's is held, too, so that a single bit says whether
 /// a frame may go out; what has been removed is neither.
 ///
@@ -95,12 +117,6 @@ const fn ones<const N: usize>() -> usize {
     (1 << (N / PART_WORDS)) - 1
 }
 
-/// As [`is_clear`] for a whole unit: a call of its own, for which the others need not save registers.
-#[inline(never)]
-fn is_unit_clear(unit: &Unit, index: u64) -> bool {
-    is_clear::<WORDS>(unit, index)
-}
-
 /// The number in its unit of a frame's word.
 #[inline(always)]
 fn word_of(index: u64) -> usize {
@@ -111,14 +127,48 @@ fn word_of(index: u64) -> usize {
 #[inline(always)]
 fn parts(index: u64, frames: u64) -> usize {
     let ones = (1_usize << (frames >> PART_ORDER)) - 1;
-    ones << ((index >> PART_ORDER) as usize % PARTS)
+    ones << (PARTS_AT + (index >> PART_ORDER) as usize % PARTS)
+}
+
+/// The bit of the half of this frame.
+#[inline(always)]
+fn half(index: u64) -> usize {
+    1 << ((index >> HALF_ORDER) as usize % 2)
+}
+
+/// The bits of which one says that a user holds the part of this frame whole.
+#[inline(always)]
+fn wholes(index: u64) -> usize {
+    WHOLES[(index >> PART_ORDER) as usize % PARTS]
 }
 
 /// Returns true if a user holds the part of this frame whole.
 #[inline(always)]
 fn is_in_whole(unit: &Unit, index: u64) -> bool {
     let whole = unit[0].load(Relaxed);
-    whole != 0 && whole & parts(index, 1 << PART_ORDER) != 0
+    whole != 0 && whole & wholes(index) != 0
+}
+
+/// The parts that users hold whole, those of whole halves among them.
+fn whole_parts(unit: &Unit) -> usize {
+    let whole = unit[0].load(Relaxed);
+    let halves = HALVES.iter().filter(|(half, _)| whole & half != 0);
+    halves.fold(whole & ALL_PARTS, |all, (_, parts)| all | parts)
+}
+
+/// Turns halves with some of `parts` that a user holds as one block into parts, in one step each. Who calls it holds
+/// the allocator's lock.
+fn unfold(unit: &Unit, parts: usize) {
+    for (half, its_parts) in HALVES.into_iter().filter(|(_, its_parts)| its_parts & parts != 0) {
+        let mut now = unit[0].load(Relaxed);
+        // A free of the half may come in between.
+        while now & half != 0 {
+            match unit[0].compare_exchange_weak(now, now ^ half | its_parts, Relaxed, Relaxed) {
+                Ok(_) => break,
+                Err(other) => now = other,
+            }
+        }
+    }
 }
 
 /// Clears `bits` in a word if they are all set.
@@ -145,17 +195,54 @@ fn clear_all_of(word: &AtomicUsize, bits: usize, mut now: usize) -> bool {
 /// allocator's lock: until it is done, a free finds frames that seem to be free and waits for that
 /// lock.
 fn split(unit: &Unit, parts: usize) {
+    unfold(unit, parts);
     let whole = unit[0].load(Relaxed) & parts;
     if whole == 0 {
         return;
     }
     // A free of the whole may come in between.
     let whole = unit[0].fetch_and(!whole, Relaxed) & whole;
-    for part in (0..PARTS).filter(|part| whole >> part & 1 != 0) {
+    for part in (0..PARTS).filter(|part| whole >> (PARTS_AT + part) & 1 != 0) {
         for word in part * PART_WORDS..(part + 1) * PART_WORDS {
             used(unit, word).fetch_or(ALL, Release);
         }
     }
+}
+
+/// Notes that a user holds half of a unit as one block; returns false if it is not aligned, or a user holds a frame
+/// of it.
+#[inline(always)]
+fn take_half(unit: &Unit, index: u64) -> bool {
+    let half = half(index);
+    // Another CPU may have the line, which a look at it before would bring here twice; those of the words come
+    // after it.
+    if unit[0].fetch_or(half, Relaxed) & half != 0 {
+        return false;
+    }
+    let others = parts(index, 1 << HALF_ORDER);
+    let clear = is_clear::<{ WORDS / 2 }>(unit, index) && unit[0].load(Relaxed) & others == 0;
+    if !clear {
+        unit[0].fetch_and(!half, Relaxed);
+    }
+    clear
+}
+
+/// As [`take_half`] for a whole unit: a call of its own, for which the others need not save registers.
+#[inline(never)]
+fn take_unit(unit: &Unit, index: u64) -> bool {
+    let mut now = 0;
+    while let Err(other) = unit[0].compare_exchange_weak(now, now | ALL_PARTS, Relaxed, Relaxed) {
+        // Bits that say nothing may have been changed from outside.
+        if other & (ALL_PARTS | HALVES[0].0 | HALVES[1].0) != 0 {
+            return false;
+        }
+        now = other;
+    }
+    let clear = is_clear::<WORDS>(unit, index);
+    if !clear {
+        unit[0].fetch_and(!ALL_PARTS, Relaxed);
+    }
+    clear
 }
 
 impl<'m> Bits<'m> {
@@ -220,7 +307,7 @@ impl<'m> Bits<'m> {
             return self.take_range(index, index.saturating_add(count));
         };
         let whole = unit[0].load(Relaxed);
-        if whole != 0 && whole & parts_within(index, index + count) != 0 {
+        if whole != 0 && whole & (wholes(index) | wholes(index + count - 1)) != 0 {
             return false;
         }
         let before = low[0].fetch_or(low_bits, Relaxed) & low_bits;
@@ -260,21 +347,24 @@ impl<'m> Bits<'m> {
     #[inline(always)]
     fn take_parts(&self, index: u64, order: u32) -> bool {
         let Some(unit) = self.unit(index) else { return false };
-        // The order of huge pages comes first.
-        let (clear, ones) = if order + 1 == UNIT_ORDER {
-            (is_clear::<{ WORDS / 2 }>(unit, index), ones::<{ WORDS / 2 }>())
-        } else if order == UNIT_ORDER {
-            (is_unit_clear(unit, index), ALL_PARTS)
-        } else if order == WORD_ORDER + 1 {
+        if order >= HALF_ORDER {
+            return if order == HALF_ORDER {
+                take_half(unit, index)
+            } else {
+                take_unit(unit, index)
+            };
+        }
+        let (clear, ones) = if order == WORD_ORDER + 1 {
             (is_clear::<2>(unit, index), ones::<2>())
         } else if order == WORD_ORDER + 2 {
             (is_clear::<4>(unit, index), ones::<4>())
         } else {
             (is_clear::<8>(unit, index), ones::<8>())
         };
-        let parts = ones << ((index >> PART_ORDER) as usize % PARTS);
+        let parts = ones << (PARTS_AT + (index >> PART_ORDER) as usize % PARTS);
+        let whole = parts | wholes(index);
         let mut now = unit[0].load(Relaxed);
-        while clear && now & parts == 0 {
+        while clear && now & whole == 0 {
             match unit[0].compare_exchange_weak(now, now | parts, Relaxed, Relaxed) {
                 Ok(_) => return true,
                 Err(other) => now = other,
@@ -348,9 +438,15 @@ impl<'m> Bits<'m> {
     #[inline(always)]
     pub(super) fn give_block(&self, index: u64, frames: u64) -> bool {
         let Some(unit) = self.unit(index) else { return false };
-        if frames == UNIT_FRAMES {
+        if frames >= 1 << HALF_ORDER {
             // To ask what the word is would bring its line here twice, if another CPU has it.
-            return clear_all_of(&unit[0], ALL_PARTS, ALL_PARTS);
+            if frames == UNIT_FRAMES {
+                return clear_all_of(&unit[0], ALL_PARTS, ALL_PARTS);
+            }
+            let half = half(index);
+            if unit[0].fetch_and(!half, Acquire) & half != 0 {
+                return true;
+            }
         }
         clear_all(&unit[0], parts(index, frames))
     }
@@ -421,6 +517,7 @@ impl<'m> Bits<'m> {
         for (unit, start, end) in self.units(start, end) {
             covered = end;
             let parts = parts_within(start, end);
+            unfold(unit, parts);
             if (start | end) & ((1 << PART_ORDER) - 1) == 0 && clear_all(&unit[0], parts) {
                 continue;
             }
@@ -450,7 +547,7 @@ impl<'m> Bits<'m> {
     pub(super) fn count(&self) -> (u64, u64) {
         let ones = |word: usize| u64::from(word.count_ones());
         self.0.iter().fold((0, 0), |(mut all, mut held), unit| {
-            held += ones(unit[0].load(Relaxed) & ALL_PARTS) << PART_ORDER;
+            held += ones(whole_parts(unit)) << PART_ORDER;
             for word in 0..WORDS {
                 let own = owned(unit, word).load(Relaxed);
                 all += ones(own);
@@ -475,5 +572,5 @@ fn words(start: u64, end: u64) -> impl Iterator<Item = (usize, usize)> {
 fn parts_within(start: u64, end: u64) -> usize {
     let (first, last) = (start >> PART_ORDER, (end - 1) >> PART_ORDER);
     let ones = (1_usize << (last - first + 1)) - 1;
-    ones << (first as usize % PARTS)
+    ones << (PARTS_AT + first as usize % PARTS)
 }

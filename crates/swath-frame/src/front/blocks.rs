@@ -141,7 +141,7 @@ impl Blocks {
     pub(super) fn spill<R: RawMutex>(
         &mut self,
         block: Extent,
-        shared: &Shared<R, impl FrameAllocator>,
+        shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
         if !is_block(block) {
             return self.areas.spill(block, &mut *shared.lock());

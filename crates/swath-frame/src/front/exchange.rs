@@ -4,18 +4,13 @@ use lock_api::{Mutex, MutexGuard, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::front::areas::{Areas, SPARE_AREAS, runs};
-use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
+use crate::front::areas::{AREAS, Areas, SPARE_AREAS, runs};
+use crate::front::bits::{BITS, UNIT_FRAMES};
+use crate::front::pages::{HUGE_ORDER, Pages};
 
 /// Frames of an area that short blocks are cut from: as many as have their bits on one cache
 /// line.
 const AREA_FRAMES: u64 = if cfg!(loom) { BITS } else { 256 };
-
-/// The order of what short blocks are cut from where the allocator gives no area for them.
-const HUGE_ORDER: u32 = if UNIT_ORDER < 9 { UNIT_ORDER } else { 9 };
-
-/// Frames of a block from which on each is an area, though it is not beside others.
-const HUGE_FRAMES: u64 = 1 << HUGE_ORDER;
 
 /// A slot's words were not what they can be, or the allocator did not take its frames back.
 #[derive(Clone, Copy, Debug)]
@@ -25,24 +20,26 @@ pub(super) struct Wrong;
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// The allocator that all CPUs share, and **spare** areas.
+/// The allocator that all CPUs share, **spare** areas, and [huge pages](Pages) that are pooled.
 ///
 /// Where one CPU frees what another allocates, the one's areas overflow as often as the other has to
-/// claim. So the first that overflow are kept aside for who claims next, and neither touches a word of the
-/// allocator's for each block.
+/// claim. So what overflows is kept aside for who claims next, and neither touches a word of the
+/// allocator's for each block: huge pages in the pool, for which nobody waits, and what is no whole page, where there is
+/// much of it, in spare areas.
 ///
 /// Invariants: those of [`Held`](crate::front::held::Held) for every frame of the spare areas. Their lock is
 /// taken before the allocator's, and after a slot's.
-pub(super) struct Shared<R, A> {
+pub(super) struct Shared<'m, R, A> {
     allocator: Apart<Mutex<R, A>>,
     spare: Apart<Mutex<R, Areas<SPARE_AREAS>>>,
+    pub(super) pages: Pages<'m>,
 }
 
-impl<R: RawMutex, A: FrameAllocator> Shared<R, A> {
-    /// An allocator, and no spare areas, which may become so many frames.
-    pub(super) fn new(allocator: A, spare_max: u64) -> Self {
+impl<'m, R: RawMutex, A: FrameAllocator> Shared<'m, R, A> {
+    /// An allocator, no spare areas, which may become so many frames, and no pages.
+    pub(super) fn new(allocator: A, spare_max: u64, pages: Pages<'m>) -> Self {
         let (allocator, spare) = (Mutex::new(allocator), Mutex::new(Areas::new(spare_max)));
-        Self { allocator: Apart(allocator), spare: Apart(spare) }
+        Self { allocator: Apart(allocator), spare: Apart(spare), pages }
     }
 
     /// The allocator.
@@ -107,53 +104,74 @@ impl<const N: usize> Areas<N> {
 impl Areas {
     /// Makes room where there is none for more of these blocks of `count` frames, which are in the order
     /// in which they came. If the last half of them or more are one run, that becomes an area. Otherwise the
-    /// upper half goes, huge pages to the areas, too, and what else goes, to the allocator. How many stay.
+    /// upper half goes: to the areas, too, if it is long blocks or few runs, else to the allocator. How many stay.
     #[inline(always)]
     pub(super) fn make_room<R: RawMutex>(
         &mut self,
         blocks: &mut [u64],
         count: u64,
-        shared: &Shared<R, impl FrameAllocator>,
+        shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> (usize, Result<(), Wrong>) {
         let (before, run) = last_run(blocks, count);
         if before <= blocks.len() / 2 {
             return (before, self.collect(run, shared));
         }
         blocks.sort_unstable();
-        let (kept, gone) = blocks.split_at(blocks.len() / 2);
-        let gone_runs = runs(gone, count);
-        let result = if count >= HUGE_FRAMES {
-            gone_runs.map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
+        // Not one of a pair, which may be a huge page.
+        let half = blocks.len() / 2;
+        let (kept, gone) = blocks.split_at(if half > 1 { half & !1 } else { half });
+        let result = if count > BITS || runs(gone, count).count() <= AREAS / 2 {
+            runs(gone, count).map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
         } else {
-            free_all(gone_runs, &mut *shared.lock())
+            free_all(runs(gone, count), &mut *shared.lock())
         };
         (kept.len(), result)
     }
 
     /// Makes a run that came back an area, or joins it to one. Only if there is no room for it, or the
-    /// areas would be too long together, all of them go at once, so that who gives back much in a row rarely asks
-    /// for a lock: they become spare if there is room for them, otherwise they go to the allocator. Where
-    /// another has that, they may grow to twice as many frames before it is waited for.
+    /// areas would be too long together, their whole huge pages go at once, so that who gives back much in a row rarely
+    /// does a step on what others change, too. What is left at the ends stays, as what comes next may border on it. If
+    /// that is too much, as where there is no room for the pages, it becomes spare, or goes to the
+    /// allocator; where another has that, areas may grow to twice as many frames before it is waited for.
     fn collect<R: RawMutex>(
         &mut self,
         run: Extent,
-        shared: &Shared<R, impl FrameAllocator>,
+        shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
-        let (frames, most) = (self.count().saturating_add(run.count), self.frames_max);
-        if frames <= most && self.join(run) {
+        let most = self.frames_max;
+        if self.count().saturating_add(run.count) <= most && self.join(run) {
             return Ok(());
         }
-        let mut result = Ok(());
-        if !shared.spare().take_all_from(self) {
-            let mut allocator = match shared.allocator.0.try_lock() {
-                Some(allocator) => allocator,
-                None if frames <= most.saturating_mul(2) && self.join(run) => return Ok(()),
-                None => shared.lock(),
-            };
-            result = self.flush(&mut *allocator);
+        let mut rest = Areas::new(u64::MAX);
+        let mut result = self.pool(&shared.pages, &mut rest);
+        let frames = rest.count().saturating_add(run.count);
+        let stays = rest.are_few() && frames <= most;
+        if !stays && !shared.spare().take_all_from(&mut rest) {
+            match shared.allocator.0.try_lock() {
+                None if rest.are_few() && frames <= most.saturating_mul(2) => {}
+                None => result = result.and(rest.flush(&mut *shared.lock())),
+                Some(mut allocator) => result = result.and(rest.flush(&mut *allocator)),
+            }
         }
-        let room = self.push(run);
-        debug_assert!(room, "no area is left");
+        self.take_rest_from(&mut rest);
+        let room = self.join(run);
+        debug_assert!(room, "no area is left, or few are");
+        result
+    }
+
+    /// Pools the whole huge pages of all areas; what is left at their ends goes to `rest`.
+    fn pool(&mut self, pages: &Pages<'_>, rest: &mut Areas<{ 2 * AREAS }>) -> Result<(), Wrong> {
+        let mut result = if self.fits() { Ok(()) } else { Err(Wrong) };
+        for mut area in self.iter() {
+            match pages.give(&mut area) {
+                Ok(above) => [area, above]
+                    .into_iter()
+                    .filter(|end| !end.is_empty())
+                    .for_each(|end| _ = rest.push(end)),
+                Err(Wrong) => result = Err(Wrong),
+            }
+        }
+        self.clear_areas();
         result
     }
 
@@ -181,10 +199,28 @@ impl Areas {
         if self.push(area) { Ok(()) } else { self.replace(area, allocator) }
     }
 
-    /// Takes over spare areas.
+    /// Takes over spare areas, or pooled pages of which a block of this order can be cut: who wants no less first
+    /// those, for which nobody is waited for.
     fn take_over<R: RawMutex>(
         &mut self,
-        shared: &Shared<R, impl FrameAllocator>,
+        order: u32,
+        shared: &Shared<'_, R, impl FrameAllocator>,
+    ) -> Result<(), Wrong> {
+        if order >= HUGE_ORDER {
+            return if shared.pages.take(order, self) { Ok(()) } else { self.take_spare(shared) };
+        }
+        let len = self.len();
+        self.take_spare(shared)?;
+        if self.len() == len {
+            shared.pages.take(order, self);
+        }
+        Ok(())
+    }
+
+    /// Takes over spare areas.
+    fn take_spare<R: RawMutex>(
+        &mut self,
+        shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
         let mut spare = shared.spare();
         if !spare.fits() {
@@ -200,10 +236,10 @@ impl Areas {
     pub(super) fn claim_block<R: RawMutex>(
         &mut self,
         order: u32,
-        shared: &Shared<R, impl FrameAllocator>,
+        shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<Option<u64>, Wrong> {
         let frames = 1_u64 << order;
-        self.take_over(shared)?;
+        self.take_over(order, shared)?;
         if let Some(start) = self.cut_block(frames) {
             return Ok(Some(start));
         }
@@ -250,9 +286,9 @@ impl Areas {
     pub(super) fn claim_run<R: RawMutex>(
         &mut self,
         count: u64,
-        shared: &Shared<R, impl FrameAllocator>,
+        shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<Option<Extent>, Wrong> {
-        self.take_over(shared)?;
+        self.take_over(0, shared)?;
         let taken = |start| Extent::new(Pfn::new(start), count);
         if let Some(start) = self.cut_run(count) {
             return Ok(Some(taken(start)));

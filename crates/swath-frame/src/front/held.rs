@@ -127,7 +127,7 @@ impl Held {
     /// the next ones lie beside it, and those of other CPUs on other lines.
     pub(super) fn claim<R: RawMutex>(
         &mut self,
-        shared: &Shared<R, impl FrameAllocator>,
+        shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
         let word = match self.blocks.pop_run(WORD_FRAMES) {
             Some(start) => Some(Extent::new(Pfn::new(start), WORD_FRAMES)),
@@ -169,7 +169,10 @@ impl Held {
     /// what it cannot hold.
     #[cold]
     #[inline(never)]
-    pub(super) fn spill<R: RawMutex>(&mut self, shared: &Shared<R, impl FrameAllocator>) -> bool {
+    pub(super) fn spill<R: RawMutex>(
+        &mut self,
+        shared: &Shared<'_, R, impl FrameAllocator>,
+    ) -> bool {
         if self.len() > BUFFER_FRAMES {
             self.tail = self.head;
             return false;

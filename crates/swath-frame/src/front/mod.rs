@@ -9,16 +9,20 @@
 //! - of each order from 1 to 10 up to 14 aligned blocks that came back, 8 of orders 9 and 10;
 //! - up to eight *areas*, runs of any length, from which is cut what no such block serves.
 //!
-//! A slot turns to the shared allocator only to claim, or to return what it has no room for. What is
-//! full is sorted. If it is one run, it becomes an area, or joins one that it borders on. Only when
-//! areas would be more than eight or hold more than a share of the memory, they go, all under one hold of a
-//! lock: they are **spare** from then on, for who claims next, on whichever CPU; so where one CPU frees what
-//! another allocates, areas go from hand to hand. Where there is no room for them, they go
-//! back to the allocator; while another CPU has that, they may grow to twice the share first, so that nobody waits
+//! A slot turns to what all CPUs share only to claim, or to return what it has no room for. What is
+//! full is sorted. If it is one run, it becomes an area, or joins one that it borders on. Otherwise the
+//! upper half goes, or one block more, so that pairs stay together, and becomes areas if it is up to four runs, or of
+//! blocks of 128 frames or more (64 where a word has 32 bits); if not, it goes back to the allocator as so many runs.
+//! The lower half stays, since every allocator here prefers low frame numbers. Only when areas would be more than eight or hold more
+//! than a share of the memory, their whole huge pages are **pooled**: a bit for each, which a CPU sets or clears for up
+//! to 64 pages by one atomic step, and for which nobody waits. What is left at the ends of areas
+//! stays, as what comes next may border on it; where these are more than four, they are **spare** areas from then on.
+//! Who claims next, on whichever CPU, takes over pages and spare areas; so where one CPU frees what
+//! another allocates, they go from hand to hand. Only where there is no room for them, they go
+//! back to the allocator; while another CPU has that, areas may grow to twice the share first, so that nobody waits
 //! for it who gives back much in a row. The share is an eighth of the memory, divided by the CPUs, but at least 16,384
-//! frames and at most 65,536. Otherwise the upper half goes back as so many runs (huge pages become areas first), and
-//! the lower half stays, since every allocator here prefers low frame numbers. So a block that is taken and comes back
-//! again and again is neither split from a larger one nor merged into it each time. Where nothing is spare, a block
+//! frames and at most 65,536. So a block that is taken and comes back
+//! again and again is neither split from a larger one nor merged into it each time. Where nothing is pooled or spare, a block
 //! is cut from what the allocator gives first, up to 256 frames for orders to 6 and up to 1,024 above,
 //! up to four pieces where that is in pieces, and only where it has no such block, from a whole huge page of 512. A
 //! CPU that claims again and again, and returns nothing between, claims twice as much each time, up to 64 times as
@@ -26,7 +30,7 @@
 //! run of up to 64 frames or as an aligned block, go straight to the shared allocator.
 //!
 //! **Nothing is stranded.** When the shared allocator cannot serve a request,
-//! what is spare goes back to it, then the slots are emptied into it one by one, and each time it tries again: as
+//! what is pooled and spare goes back to it, then the slots are emptied into it one by one, and each time it tries again: as
 //! long as no other call is under way, a request fails only if the allocator
 //! alone, with every frame back in it, would have failed too.
 //!
@@ -34,8 +38,8 @@
 //! To free is to clear that bit in one atomic step, so that of two frees of
 //! one frame exactly one succeeds, on whichever CPUs they run and wherever the
 //! frame lies by then. A run within one word of bits is one step as well. So is a block of order 7
-//! to 10: one word for each 1,024 frames tells which eighths of them are held **whole**, and such
-//! an eighth has no bits of frames until a part of it is freed. Frames of several words
+//! to 10: one word for each 1,024 frames tells which eighths of them, or halves as blocks of order 9, are held
+//! **whole**, and such a part has no bits of frames until less of it is freed. Frames of several words
 //! are freed with the allocator's lock held, so that whoever holds it sees no half-done free.
 //!
 //! **A frame goes out once.** The same step that notes a frame as used says if it was used before, or
@@ -48,14 +52,17 @@
 //! number only spreads the load: two threads that use the same number are safe. A request that its slot
 //! serves holds that slot's lock for one word, or for a look at eight areas; a claim, or a return,
 //! holds the spare areas' besides for a look at 64, and the allocator's for 32 calls at most, for 770 MiB together,
-//! which are 3,080 words of bits; a free of a run that lies in two words of bits holds the allocator's lock for these.
-//! To empty a slot, or what is spare, which is done where memory is short, takes a call for each of its blocks or areas.
+//! which are 3,080 words of bits. Pooled pages have no lock: who claims looks at one word for each 64 pages from that on
+//! to which some came last, and gives way to who was first there; a free of a run that lies in two words of bits holds the allocator's lock for these.
+//! To empty a slot, or what is spare and pooled, which is done where memory is short, takes a call for each of its
+//! blocks, areas or runs of pages.
 //!
 //! Metadata: 40 words for each 1,024 frames from the lowest free frame to the highest (80 where a
 //! word has 32 bits; [`Front::bits_len`]), on cache lines that no other frames share, and so up to 7 (15)
-//! more before the first. One [`Slot`] of 2,176 bytes for each CPU, which holds 76 MiB in blocks,
+//! more before the first, and after the last one for each 64 (32) huge pages and two, up to a whole line. One [`Slot`] of 2,176 bytes for each CPU, which holds 76 MiB in blocks,
 //! 16 MiB of order 9, 32 MiB of order 10 and 28 MiB of all others, and in areas three shares and 2 MiB at most. Spare
-//! are up to 64 areas, together not more than all shares, nor than an eighth of the memory or one share.
+//! are up to 64 areas, together not more than all shares, nor than an eighth of the memory or one share; pooled is
+//! half of the memory at most, or one share. No CPU keeps these: whoever asks next has them.
 
 mod areas;
 mod bits;
@@ -63,6 +70,7 @@ mod blocks;
 mod exchange;
 mod held;
 mod on_cpu;
+mod pages;
 mod shared;
 
 pub use on_cpu::OnCpu;

@@ -56,7 +56,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     /// Allocates a single frame: O(1) from this CPU's slot, and each 32nd time or
     /// less the cost of claiming. `None` if no frame is free on any CPU, or if the slot's next
     /// is not free, which [`Front::fault`] tells.
-    #[inline]
+    #[inline(always)]
     pub fn allocate_frame(&self) -> Option<Pfn> {
         let popped = self.slot.held.lock().pop();
         let frame = match popped {

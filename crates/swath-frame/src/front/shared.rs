@@ -9,10 +9,11 @@ use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
 #[cfg(feature = "testing")]
 use crate::front::areas::{Areas, SPARE_AREAS};
-use crate::front::areas::{frames_max, spare_max};
+use crate::front::areas::{frames_max, pooled_max, spare_max};
 use crate::front::bits::{Bits, LINE_WORDS, UNIT_FRAMES, UNIT_WORDS};
-use crate::front::exchange::Shared;
+use crate::front::exchange::{Shared, free_all};
 use crate::front::held::Held;
+use crate::front::pages::{Pages, words_of_pages};
 use crate::hardening::{Table, WordFault};
 use crate::hotplug::{FrameHotplug, FrameHotplugError, within};
 
@@ -112,7 +113,7 @@ impl<R: RawMutex> fmt::Debug for Slot<R> {
 /// foreign to the front: they go back before it is made, or after
 /// [`into_inner`](Self::into_inner).
 pub struct Front<'m, R, A> {
-    pub(super) shared: Shared<R, A>,
+    pub(super) shared: Shared<'m, R, A>,
     pub(super) slots: &'m [Slot<R>],
     /// The frame of bit 0.
     pub(super) first: u64,
@@ -146,9 +147,13 @@ fn units((mut first, end): (u64, u64)) -> (u64, usize) {
     (first, usize::try_from(units).unwrap_or(usize::MAX / UNIT_WORDS))
 }
 
-/// The words that so many units need wherever they lie: up to a line's goes before the first.
+/// The words that so many units and their pages need wherever they lie: up to a line's goes before the first.
 fn words_of(units: usize) -> usize {
-    if units == 0 { 0 } else { UNIT_WORDS.saturating_mul(units).saturating_add(LINE_WORDS - 1) }
+    if units == 0 {
+        return 0;
+    }
+    let words = UNIT_WORDS.saturating_mul(units).saturating_add(words_of_pages(units));
+    words.saturating_add(LINE_WORDS - 1)
 }
 
 impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
@@ -199,7 +204,8 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         let before = bits.as_ptr().align_offset(64) % LINE_WORDS;
         let bits = bits.get_mut(before..).unwrap_or_default();
         bits.fill_with(|| AtomicUsize::new(0));
-        let bits = Bits(bits.as_chunks().0.get(..units).unwrap_or_default());
+        let (bits, pages) = bits.split_at_checked(UNIT_WORDS * units).unwrap_or_default();
+        let bits = Bits(bits.as_chunks().0);
         bits.hold_all();
         let (memory, cpus) = (UNIT_FRAMES * bits.0.len() as u64, slots.len());
         let share = frames_max(memory, cpus);
@@ -207,7 +213,9 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         allocator.for_each_free(&mut |extent| {
             bits.own_range(extent.start.raw() - first, extent.end().raw() - first);
         });
-        let shared = Shared::new(allocator, spare_max(memory, cpus, share));
+        let spare = spare_max(memory, cpus, share);
+        let pages = Pages::new(pages, first, pooled_max(memory, share));
+        let shared = Shared::new(allocator, spare, pages);
         let fault = Mutex::new(None);
         Ok(Self { shared, slots, first, bits, fault })
     }
@@ -322,7 +330,8 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
             let mut spare = self.shared.spare();
             let mut allocator = self.shared.lock();
             let right = spare.flush(&mut *allocator).is_ok();
-            (allocator, right, 0)
+            let pooled = free_all(self.shared.pages.take_all(), &mut *allocator).is_ok();
+            (allocator, right && pooled, 0)
         };
         if !right {
             self.note(WordFault { table: Table::Slots, word: at, value });
@@ -334,13 +343,15 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Exact when no other call is under way. O(CPUs).
     pub fn free_frames(&self) -> u64 {
         let held: u64 = self.slots.iter().map(|slot| slot.held.lock().count()).sum();
-        held + self.shared.spare().count() + self.shared.lock().free_frames()
+        let pooled: u64 = self.shared.pages.iter().map(|run| run.count).sum();
+        held + pooled + self.shared.spare().count() + self.shared.lock().free_frames()
     }
 
     /// Visits every free frame: the allocator's, the spare ones, then those of the slots.
     pub(super) fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
         self.shared.lock().for_each_free(visit);
         self.shared.spare().iter().for_each(&mut *visit);
+        self.shared.pages.iter().for_each(&mut *visit);
         for slot in self.slots {
             slot.held.lock().for_each(visit);
         }
@@ -394,6 +405,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     #[doc(hidden)]
     pub fn own_words(&self) -> usize {
         UNIT_WORDS * self.bits.0.len()
+            + self.shared.pages.all_words().count()
             + self.slots.len() * Held::WORDS
             + Areas::<SPARE_AREAS>::WORDS
     }
@@ -403,7 +415,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn flip(&self, word: usize, bit: u32) -> u64 {
-        let bits = self.bits.0.iter().flatten();
+        let bits = self.bits.0.iter().flatten().chain(self.shared.pages.all_words());
         if let Some(word) = bits.clone().nth(word) {
             let bit = 1 << (bit % usize::BITS);
             return word.fetch_xor(bit, core::sync::atomic::Ordering::Relaxed) as u64;
