@@ -46,6 +46,30 @@ fn what_comes_back_in_a_row_goes_on_together() {
     }
 }
 
+/// What waits for other CPUs does not cut a long request in pieces.
+#[test]
+fn long_requests_get_long_runs() {
+    const FRAMES: u64 = 1 << 18;
+    let order = Order::known(9);
+    let pool = Pool::new(0..FRAMES);
+    let (mut slots, mut bits) = (slots(2), bits(&pool));
+    let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+    let [mut here, mut there] = [0, 1].map(|cpu| front.on(cpu).unwrap());
+    let taken = || here.allocate_aligned(order).ok();
+    let blocks: Vec<Extent> = std::iter::from_fn(taken).collect();
+    // Every second page first, so that what is pooled lies among what is not.
+    for parity in [0, 1] {
+        for block in blocks.iter().filter(|block| block.start.raw() >> 9 & 1 == parity) {
+            there.free(*block).unwrap();
+        }
+    }
+    let mut longest = 0;
+    front.allocate(FRAMES / 2, &mut |run| longest = longest.max(run.count)).unwrap();
+    // The slot that they were freed on keeps some.
+    assert!(longest >= FRAMES / 4, "{longest}");
+    front.check().unwrap();
+}
+
 /// Where some CPUs free what others allocate, areas go from hand to hand: once enough frames are under
 /// way the allocator is not asked any more. Of orders between some do go back to it, those of a full stack
 /// that lie in two areas.

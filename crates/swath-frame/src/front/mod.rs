@@ -27,7 +27,8 @@
 //! up to four pieces where that is in pieces, and only where it has no such block, from a whole huge page of 512. A
 //! CPU that claims again and again, and returns nothing between, claims twice as much each time, up to 64 times as
 //! much and its share: about what it has taken since. Longer requests, and frames that are freed otherwise than as a
-//! run of up to 64 frames or as an aligned block, go straight to the shared allocator.
+//! run of up to 64 frames or as an aligned block, go straight to the shared allocator; before a request of more than
+//! 1,024 frames what is pooled and spare goes back to it, so that it gets as long runs as there are.
 //!
 //! **Nothing is stranded.** When the shared allocator cannot serve a request,
 //! what is pooled and spare goes back to it, then the slots are emptied into it one by one, and each time it tries again: as

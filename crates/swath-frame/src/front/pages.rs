@@ -205,6 +205,11 @@ impl<'m> Pages<'m> {
         })
     }
 
+    /// Returns true if no page is pooled.
+    pub(super) fn is_empty(&self) -> bool {
+        self.head.is_none_or(|[counted, _]| counted.load(Relaxed) == 0)
+    }
+
     /// Takes all pages.
     pub(super) fn take_all(&self) -> impl Iterator<Item = Extent> + '_ {
         self.words.iter().zip(0..).flat_map(|(word, number)| {

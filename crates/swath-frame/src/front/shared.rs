@@ -225,7 +225,8 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// front.
     ///
     /// O(the shared allocator's cost), and where that has too few frames free
-    /// the cost of emptying every slot before.
+    /// the cost of emptying every slot before. For more than 1,024 frames what is
+    /// pooled or spare goes back first, so that their runs are as long as can be.
     ///
     /// # Errors
     /// [`FrameAllocateError::Empty`], [`FrameAllocateError::OutOfFrames`] or
@@ -236,6 +237,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         sink: &mut dyn FnMut(Extent),
     ) -> Result<(), FrameAllocateError> {
         let mut marked = Ok(());
+        self.gather(count_frames);
         self.insist(|shared| {
             shared.allocate(count_frames, &mut |block| match self.mark(block) {
                 Ok(_) => sink(block),
@@ -257,6 +259,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Allocates one block as [`FrameAllocator::allocate_block`] does.
     pub(super) fn allocate_block(&self, frames_max: u64) -> Option<Extent> {
         let none = FrameAllocateError::OutOfFrames { wanted: 1, free: 0 };
+        self.gather(frames_max);
         let block = self.insist(|shared| {
             shared.allocate_block(frames_max).ok_or(none).and_then(|block| Ok(self.mark(block)?))
         });
@@ -337,6 +340,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
             self.note(WordFault { table: Table::Slots, word: at, value });
         }
         allocator
+    }
+
+    /// Returns what is pooled or spare, if pages are, before a request that is longer than what a slot serves: in the
+    /// allocator they may be one run with what lies beside them.
+    fn gather(&self, frames: u64) {
+        if frames > UNIT_FRAMES && !self.shared.pages.is_empty() {
+            drop(self.flush(self.slots.len()));
+        }
     }
 
     /// Counts the frames that are free, in the allocator, spare and in the slots.
