@@ -38,6 +38,10 @@ pub(super) fn spare_max(memory: u64, cpus: usize, share: u64) -> u64 {
     share.saturating_mul(cpus as u64).min(share.max(memory / 8))
 }
 
+/// A slot's words were not what they can be, or the allocator did not take its frames back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wrong;
+
 /// Frames of huge pages that may be pooled: half of the memory, or one share.
 pub(super) fn pooled_max(memory: u64, share: u64) -> u64 {
     share.max(memory / 2)

@@ -4,11 +4,11 @@ use lock_api::RawMutex;
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::front::areas::Areas;
 #[cfg(feature = "testing")]
 use crate::front::areas::flip;
+use crate::front::areas::{Areas, Wrong};
 use crate::front::bits::UNIT_ORDER;
-use crate::front::exchange::{Shared, Wrong, free_all};
+use crate::front::exchange::{Shared, free_all};
 
 /// Blocks of each order in a slot; few for the model checker, which must see them overflow.
 const BLOCKS: usize = if cfg!(loom) { 2 } else { 14 };

@@ -4,17 +4,13 @@ use lock_api::{Mutex, MutexGuard, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::front::areas::{AREAS, Areas, SPARE_AREAS, runs};
+use crate::front::areas::{AREAS, Areas, SPARE_AREAS, Wrong, runs};
 use crate::front::bits::{BITS, UNIT_FRAMES};
 use crate::front::pages::{HUGE_ORDER, Pages};
 
 /// Frames of an area that short blocks are cut from: as many as have their bits on one cache
 /// line.
 const AREA_FRAMES: u64 = if cfg!(loom) { BITS } else { 256 };
-
-/// A slot's words were not what they can be, or the allocator did not take its frames back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wrong;
 
 /// Something on cache lines of its own: what all read is not taken from them when it changes.
 #[repr(align(128))]
@@ -120,7 +116,7 @@ impl Areas {
         // Not one of a pair, which may be a huge page.
         let half = blocks.len() / 2;
         let (kept, gone) = blocks.split_at(if half > 1 { half & !1 } else { half });
-        let result = if count > BITS || runs(gone, count).count() <= AREAS / 2 {
+        let result = if count > BITS || runs(gone, count).nth(AREAS / 2).is_none() {
             runs(gone, count).map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
         } else {
             free_all(runs(gone, count), &mut *shared.lock())

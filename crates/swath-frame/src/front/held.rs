@@ -4,11 +4,11 @@ use lock_api::RawMutex;
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::front::areas::runs;
+use crate::front::areas::{Wrong, runs};
 #[cfg(feature = "testing")]
 use crate::front::areas::{flip, flip_len};
 use crate::front::blocks::Blocks;
-use crate::front::exchange::{Shared, Wrong};
+use crate::front::exchange::Shared;
 
 /// Frames in a claimed word.
 const WORD_FRAMES: u64 = 64;

@@ -7,9 +7,9 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
+use crate::front::areas::Wrong;
 use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
 use crate::front::blocks::{Blocks, is_block};
-use crate::front::exchange::Wrong;
 use crate::front::held::Held;
 use crate::front::shared::{Front, NoSuchCpu, Slot};
 use crate::hardening::WordFault;

@@ -10,9 +10,8 @@ use loom::sync::atomic::AtomicUsize;
 
 use swath_arch::{Extent, Pfn};
 
-use crate::front::areas::Areas;
+use crate::front::areas::{Areas, Wrong};
 use crate::front::bits::{HALF_ORDER, LINE_WORDS, UNIT_ORDER};
-use crate::front::exchange::Wrong;
 
 /// The order of huge pages: a unit's halves are some.
 pub(super) const HUGE_ORDER: u32 = HALF_ORDER;
