@@ -100,7 +100,8 @@ impl<const N: usize> Areas<N> {
 impl Areas {
     /// Makes room where there is none for more of these blocks of `count` frames, which are in the order
     /// in which they came. If the last half of them or more are one run, that becomes an area. Otherwise the
-    /// upper half goes: to the areas, too, if it is long blocks or few runs, else to the allocator. How many stay.
+    /// upper half goes: to the areas, too, if it is long blocks or few runs of short ones, else to the allocator, as single
+    /// frames do. How many stay.
     #[inline(always)]
     pub(super) fn make_room<R: RawMutex>(
         &mut self,
@@ -116,7 +117,8 @@ impl Areas {
         // Not one of a pair, which may be a huge page.
         let half = blocks.len() / 2;
         let (kept, gone) = blocks.split_at(if half > 1 { half & !1 } else { half });
-        let result = if count > BITS || runs(gone, count).nth(AREAS / 2).is_none() {
+        let are_few = || count > 1 && runs(gone, count).nth(AREAS / 2).is_none();
+        let result = if count > BITS || are_few() {
             runs(gone, count).map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
         } else {
             free_all(runs(gone, count), &mut *shared.lock())
