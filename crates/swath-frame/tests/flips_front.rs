@@ -193,81 +193,83 @@ fn huge_pages(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Ran
     }
 }
 
-/// As [`trial`] for the pooled huge pages of a front with more memory than its slots hold.
-fn trial_of_pages(seed: u64, tally: &mut Tally) {
-    let mut random = Random::new(seed);
-    let memory = Extent::new(Pfn::new(700), 48 << 10);
-    let mut areas = [Extent::default(); 1];
-    let map = MemoryMap::new(&[ByteRange::of_frames(memory)], &mut areas).unwrap();
-    let config = BuddyConfig::PBS_ARMV8;
-    let words = vec![0; Buddy::storage_words(&map, config)];
-    let buddy = Buddy::new(&map, config, words).unwrap();
-    let mut slots: Vec<Slot<Alone>> = (0..CPUS).map(|_| Slot::new()).collect();
-    let bits = Front::<Alone, Buddy>::bits_len(&buddy);
-    let mut bits: Vec<AtomicUsize> = (0..bits).map(|_| AtomicUsize::new(0)).collect();
-    let front = Front::new(buddy, &mut slots, &mut bits).unwrap();
-    let mut seen = Seen::of(&[(memory.start.raw(), memory.count)]);
-    huge_pages(&front, &mut seen, &mut random);
-    let clean = !(seen.twice || seen.outside || seen.accepted || seen.refused || seen.told);
-    assert!(clean && front.check().is_ok(), "seed {seed} fails without a flip");
-    flip(&front, &mut random);
-    let ran = catch_unwind(AssertUnwindSafe(|| {
-        let found = front.check().is_err();
-        (0..3).for_each(|_| huge_pages(&front, &mut seen, &mut random));
-        seen.told |= front.fault().is_some();
-        found || front.check().is_err()
-    }));
-    tell(tally, &seen, ran);
+type Calls = fn(&Front<'_, Alone, Buddy>, &mut Seen, &mut Random);
+
+/// What is tried on a front: the memory, how that is managed, and the calls before the flip and after it.
+struct Attack<const AREAS: usize> {
+    areas: [(u64, u64); AREAS],
+    config: BuddyConfig,
+    before: Calls,
+    after: Calls,
 }
 
-fn trial(seed: u64, tally: &mut Tally) {
-    let mut random = Random::new(seed);
-    let ranges =
-        AREAS.map(|(start, count)| ByteRange::of_frames(Extent::new(Pfn::new(start), count)));
-    let mut areas = [Extent::default(); AREAS.len()];
-    let map = MemoryMap::new(&ranges, &mut areas).unwrap();
-    let config = BuddyConfig::PBS_ARMV7;
-    let words = vec![0; Buddy::storage_words(&map, config)];
-    let buddy = Buddy::new(&map, config, words).unwrap();
-    let mut slots: Vec<Slot<Alone>> = (0..CPUS).map(|_| Slot::new()).collect();
-    let bits = Front::<Alone, Buddy>::bits_len(&buddy);
-    let mut bits: Vec<AtomicUsize> = (0..bits).map(|_| AtomicUsize::new(0)).collect();
-    let front = Front::new(buddy, &mut slots, &mut bits).unwrap();
-    let mut seen = Seen::of(&AREAS);
-    steps(&front, &mut seen, &mut random, 600);
-    let clean = !(seen.twice || seen.outside || seen.accepted || seen.refused || seen.told);
-    assert!(clean && front.check().is_ok(), "seed {seed} fails without a flip");
-    flip(&front, &mut random);
-    let ran = catch_unwind(AssertUnwindSafe(|| {
-        let found = front.check().is_err();
-        steps(&front, &mut seen, &mut random, 600);
+const FRAMES: Attack<{ AREAS.len() }> = Attack {
+    areas: AREAS,
+    config: BuddyConfig::PBS_ARMV7,
+    before: |front, seen, random| steps(front, seen, random, 600),
+    after: |front, seen, random| {
+        steps(front, seen, random, 600);
         // A slot that was wrong is empty at the next call.
         for _ in 0..2 {
             while let Some(frame) = front.on(0).unwrap().allocate_frame() {
                 seen.took(Extent::new(frame, 1));
             }
         }
+    },
+};
+
+/// The pooled huge pages of a front with more memory than its slots hold.
+const PAGES: Attack<1> = Attack {
+    areas: [(700, 48 << 10)],
+    config: BuddyConfig::PBS_ARMV8,
+    before: huge_pages,
+    after: |front, seen, random| (0..3).for_each(|_| huge_pages(front, seen, random)),
+};
+
+fn trial<const AREAS: usize>(attack: &Attack<AREAS>, seed: u64, tally: &mut Tally) {
+    let mut random = Random::new(seed);
+    let ranges = attack
+        .areas
+        .map(|(start, count)| ByteRange::of_frames(Extent::new(Pfn::new(start), count)));
+    let mut areas = [Extent::default(); AREAS];
+    let map = MemoryMap::new(&ranges, &mut areas).unwrap();
+    let words = vec![0; Buddy::storage_words(&map, attack.config)];
+    let buddy = Buddy::new(&map, attack.config, words).unwrap();
+    let mut slots: Vec<Slot<Alone>> = (0..CPUS).map(|_| Slot::new()).collect();
+    let bits = Front::<Alone, Buddy>::bits_len(&buddy);
+    let mut bits: Vec<AtomicUsize> = (0..bits).map(|_| AtomicUsize::new(0)).collect();
+    let front = Front::new(buddy, &mut slots, &mut bits).unwrap();
+    let mut seen = Seen::of(&attack.areas);
+    (attack.before)(&front, &mut seen, &mut random);
+    let clean = !(seen.twice || seen.outside || seen.accepted || seen.refused || seen.told);
+    assert!(clean && front.check().is_ok(), "seed {seed} fails without a flip");
+    flip(&front, &mut random);
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let found = front.check().is_err();
+        (attack.after)(&front, &mut seen, &mut random);
         seen.told |= front.fault().is_some();
         found || front.check().is_err()
     }));
     tell(tally, &seen, ran);
 }
 
-#[test]
-fn no_flip_breaks_the_front() {
+/// Runs the trials, of which none may break the front; how many, and what they came to.
+fn trials<const AREAS: usize>(name: &str, attack: &Attack<AREAS>) -> (usize, Tally) {
     let trials: usize = std::env::var("FLIPS").map_or(300, |trials| trials.parse().unwrap());
     let mut tally = Tally::default();
-    (0..trials as u64).for_each(|seed| trial(seed, &mut tally));
-    println!("the front, {trials} flips: {tally:?}");
+    (0..trials as u64).for_each(|seed| trial(attack, seed, &mut tally));
+    println!("{name}, {trials} flips: {tally:?}");
     assert_eq!((tally.panics, tally.twice, tally.outside), (0, 0, 0), "{tally:?}");
+    (trials, tally)
+}
+
+#[test]
+fn no_flip_breaks_the_front() {
+    let (trials, tally) = trials("the front", &FRAMES);
     assert!(tally.told > trials / 5, "a call says what is wrong: {tally:?}");
 }
 
 #[test]
 fn no_flip_breaks_pooled_pages() {
-    let trials: usize = std::env::var("FLIPS").map_or(300, |trials| trials.parse().unwrap());
-    let mut tally = Tally::default();
-    (0..trials as u64).for_each(|seed| trial_of_pages(seed, &mut tally));
-    println!("the front's huge pages, {trials} flips: {tally:?}");
-    assert_eq!((tally.panics, tally.twice, tally.outside), (0, 0, 0), "{tally:?}");
+    trials("the front's huge pages", &PAGES);
 }

@@ -145,10 +145,10 @@ impl Areas {
         let frames = rest.count().saturating_add(run.count);
         let stays = rest.are_few() && frames <= most;
         if !stays && !shared.spare().take_all_from(&mut rest) {
-            match shared.allocator.0.try_lock() {
-                None if rest.are_few() && frames <= most.saturating_mul(2) => {}
-                None => result = result.and(rest.flush(&mut *shared.lock())),
-                Some(mut allocator) => result = result.and(rest.flush(&mut *allocator)),
+            let at_once = shared.allocator.0.try_lock();
+            if at_once.is_some() || !rest.are_few() || frames > most.saturating_mul(2) {
+                let mut allocator = at_once.unwrap_or_else(|| shared.lock());
+                result = result.and(rest.flush(&mut *allocator));
             }
         }
         self.take_rest_from(&mut rest);

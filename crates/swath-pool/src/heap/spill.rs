@@ -81,7 +81,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
     /// Puts a slot back that begins in another unit than the superblock's first.
     #[inline(never)]
     fn put_back_inner(self, Unplaced(granule): Unplaced, settle: impl FnOnce(Due)) {
-        // SAFETY: as above.
+        // SAFETY: the pool is there: the slot is one of its.
         let pool = unsafe { &*self.pool };
         if let Some((index, superblock)) = pool.first_of(granule)
             && superblock.free_slot(pool.position(index, granule))
@@ -147,7 +147,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
     #[inline(always)]
     fn spill_words(self, class: usize, owner: u64, len: &mut usize, keep: usize) -> Option<Due> {
         let caches = &self.slot().caches;
-        // SAFETY: as above.
+        // SAFETY: a heap that has slots is one of a pool.
         let superblocks = unsafe { &*self.pool }.superblocks();
         let shift = LAYOUTS[class].shift;
         let words = (1 << (UNIT_GRANULES_SHIFT - WORD_SHIFT) >> shift) - 1;

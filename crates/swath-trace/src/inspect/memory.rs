@@ -137,8 +137,7 @@ impl MachineMemory {
     /// As [`read`](Self::read).
     pub fn read_from(proc: &Path) -> Result<Self, CaptureError> {
         let ranges = read_ranges(proc)?;
-        let facts = read_facts(proc)?;
-        let units = units(&ranges);
+        let (units, facts) = (units(&ranges), MachineFacts::default());
         let mut memory = Self { facts, ranges, units, proc: Some(proc.to_owned()) };
         memory.read_again(0..memory.units.len())?;
         Ok(memory)
