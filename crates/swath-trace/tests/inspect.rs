@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use swath_arch::PhysAddr;
 use swath_trace::histogram::Histogram;
 use swath_trace::inspect::{GIGANTIC_FRAMES, HUGE_FRAMES, HugePages, MachineMemory};
-use swath_trace::machine::{FrameKind, MachineFacts, RamRange, Snapshot, UnknownFrames};
+use swath_trace::machine::{FrameKind, MachineFacts, RamRange, Snapshot, UnknownFrames, classify};
 
 const FRAME_BYTES: u64 = 4096;
 
@@ -284,6 +284,62 @@ fn large_free_blocks_are_counted_as_they_are_read() {
         assert!(whole == by_parts, "trial {trial}");
         let free = flags.iter().filter(|&&flags| flags == BUDDY).count();
         assert_eq!(whole.count(FrameKind::Free), free as u64, "trial {trial}");
+    }
+}
+
+/// A folio that holds a unit is told by one frame; what comes out is what each frame says.
+#[test]
+fn folios_of_any_length_are_counted_frame_by_frame() {
+    const HUGETLB: u64 = 1 << 17;
+    const UNITS: usize = 16;
+    let dir = tempfile::tempdir().unwrap();
+    made_up_proc(dir.path());
+    // The last unit is not whole: what lies beyond its RAM is not counted.
+    let ram = UNITS * 512 - 100;
+    let iomem = format!("00000000-{:08x} : System RAM\n", ram * 4096 - 1);
+    fs::write(dir.path().join("iomem"), iomem).unwrap();
+    let mut seed = 11u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % below
+    };
+    for trial in 0..200 {
+        let mut flags = vec![0u64; UNITS * 512];
+        let (mut at, mut folios) = (0, [0u64; 9]);
+        while at < flags.len() {
+            let order = random(12).min(at.trailing_zeros() as usize);
+            let len = (1 << order).min(flags.len() - at);
+            let kind = [LRU | THP, LRU | THP, HUGETLB, SLAB, BUDDY, LRU][random(6)];
+            let is_compound = kind != BUDDY && len > 1;
+            for (i, word) in flags[at..at + len].iter_mut().enumerate() {
+                let place = if !is_compound {
+                    0
+                } else if i == 0 {
+                    HEAD
+                } else {
+                    TAIL
+                };
+                *word = kind | place;
+            }
+            if kind == LRU | THP && is_compound {
+                // The part of it in each unit's RAM.
+                for unit in (at / 512..).take_while(|unit| unit * 512 < (at + len).min(ram)) {
+                    let end = (at + len).min(ram).min(unit * 512 + 512);
+                    let part = end.saturating_sub(at.max(unit * 512));
+                    if part > 1 {
+                        folios[part.ilog2() as usize - 1] += 1;
+                    }
+                }
+            }
+            at += len;
+        }
+        put_words(&dir.path().join("kpageflags"), &flags);
+        let memory = MachineMemory::read_from(dir.path()).unwrap();
+        for (i, kind) in FrameKind::ALL.into_iter().enumerate() {
+            let expected = flags[..ram].iter().filter(|&&word| classify(word) == kind).count();
+            assert_eq!(memory.count(kind), expected as u64, "trial {trial}, kind {i}");
+        }
+        assert_eq!(memory.folios().unwrap(), folios, "trial {trial}");
     }
 }
 

@@ -11,6 +11,8 @@ mod device_heap;
 mod free_blocks;
 mod huge;
 mod memory;
+#[cfg(target_os = "linux")]
+mod pagemap;
 mod processes;
 mod unmarked;
 

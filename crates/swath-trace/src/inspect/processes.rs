@@ -14,7 +14,7 @@ pub struct ProcessMemory {
     pub name: String,
     /// The control group in the unified hierarchy, or else in the first that the kernel names.
     pub cgroup: String,
-    /// Anonymous pages in memory.
+    /// Anonymous pages in memory, those of hugetlbfs that are the process's own among them.
     pub pages: u64,
     /// Of these the pages that the process's table maps as huge pages.
     pub huge_pages: u64,
@@ -49,14 +49,14 @@ pub fn processes() -> Result<Processes, CaptureError> {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use procfs::process::{MemoryPageFlags, PageInfo, Process, all_processes};
+    use std::path::Path;
+
+    use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process, all_processes};
     use procfs::{ProcError, ProcResult};
     use swath_arch::BASE_PAGE_BYTES;
 
     use super::{ProcessMemory, Processes, RunLengths};
-
-    /// Pages whose frames are asked for at a time: 512 KiB of the kernel's table.
-    const CHUNK_PAGES: u64 = 1 << 16;
+    use crate::inspect::pagemap::PageMap;
 
     pub(super) fn processes() -> ProcResult<Processes> {
         let mut processes = Processes::default();
@@ -79,34 +79,47 @@ mod linux {
         let cgroup = group.map(|group| group.pathname.clone()).unwrap_or_default();
         let (mut pages, mut huge_pages) = (0, 0);
         let mut runs = RunLengths::default();
-        let mut table = process.pagemap()?;
-        for area in process.smaps()? {
-            let of = |key| area.extension.map.get(key).copied().unwrap_or(0) / BASE_PAGE_BYTES;
-            huge_pages += of("AnonHugePages");
-            if of("Anonymous") == 0 {
+        let mut table = PageMap::open(format!("/proc/{}/pagemap", process.pid()).as_ref())?;
+        // What the kernel sums up of an area takes it as long as the area's words, so it is asked
+        // only where all words of an area that has any anonymous page have to be read.
+        let areas = match table.can_scan() {
+            true => process.maps()?,
+            false => process.smaps()?,
+        };
+        for area in areas.iter().filter(|area| may_be_anonymous(area)) {
+            let sum = |key| area.extension.map.get(key).map(|bytes| bytes / BASE_PAGE_BYTES);
+            huge_pages += sum("AnonHugePages").unwrap_or(0);
+            if sum("Anonymous") == Some(0) {
                 continue;
             }
-            pages += of("Anonymous");
-            let [mut next, end] = [area.address.0, area.address.1].map(|at| at / BASE_PAGE_BYTES);
-            while next < end {
-                let last = end.min(next + CHUNK_PAGES);
-                let entries = table.get_range_info(next as usize..last as usize)?;
-                for (page, entry) in (next..last).zip(entries) {
-                    if let PageInfo::MemoryPage(flags) = entry
-                        && flags.contains(MemoryPageFlags::PRESENT)
-                        && !flags.contains(MemoryPageFlags::FILE)
-                    {
-                        runs.add(page, flags.get_page_frame_number().0);
-                    }
-                }
-                next = last;
-            }
+            let [start, end] = [area.address.0, area.address.1].map(|at| at / BASE_PAGE_BYTES);
+            table.anonymous(start..end, &mut |run| {
+                pages += run.count;
+                huge_pages += if run.is_huge { run.count } else { 0 };
+                runs.add(run.page, run.frame, run.count);
+            })?;
         }
         Ok(ProcessMemory { pid: process.pid(), name, cgroup, pages, huge_pages, runs: runs.end() })
     }
+
+    /// Returns false of shared areas, of those that the kernel lends, and of a device's, whose frames
+    /// belong to no process.
+    fn may_be_anonymous(area: &MemoryMap) -> bool {
+        let not_devices = ["/dev/zero", "/dev/shm", "/dev/hugepages"];
+        let is_device = |path: &Path| {
+            path.starts_with("/dev") && !not_devices.iter().any(|other| path.starts_with(other))
+        };
+        area.perms.contains(MMPermissions::PRIVATE)
+            && match &area.pathname {
+                MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall => false,
+                MMapPath::Other(name) => !name.starts_with("vvar"),
+                MMapPath::Path(path) => !is_device(path),
+                _ => true,
+            }
+    }
 }
 
-/// Puts runs together page by page.
+/// Puts runs together.
 #[derive(Default)]
 struct RunLengths {
     lengths: Histogram,
@@ -118,14 +131,14 @@ struct RunLengths {
 }
 
 impl RunLengths {
-    fn add(&mut self, page: u64, frame: u64) {
+    fn add(&mut self, page: u64, frame: u64, count: u64) {
         self.is_known |= frame != 0;
         if self.len > 0 && self.next != (page, frame) {
             self.lengths.add(self.len);
             self.len = 0;
         }
-        self.len += 1;
-        self.next = (page + 1, frame + 1);
+        self.len += count;
+        self.next = (page + count, frame + count);
     }
 
     fn end(mut self) -> Option<Histogram> {
@@ -145,7 +158,7 @@ mod unit {
     fn a_run_ends_where_page_or_frame_does_not_follow() {
         let mut runs = RunLengths::default();
         for (page, frame) in [(1, 10), (2, 11), (3, 12), (5, 13), (6, 14), (7, 20), (8, 19)] {
-            runs.add(page, frame);
+            runs.add(page, frame, 1);
         }
         let lengths = runs.end().unwrap();
         assert_eq!((lengths.count, lengths.sum, lengths.largest), (4, 7, 3));
@@ -154,7 +167,7 @@ mod unit {
     #[test]
     fn without_the_right_to_see_frames_runs_are_unknown() {
         let mut runs = RunLengths::default();
-        (1..100).for_each(|page| runs.add(page, 0));
+        (1..100).for_each(|page| runs.add(page, 0, 1));
         assert_eq!(runs.end(), None);
     }
 

@@ -106,6 +106,7 @@ const MODULES: &[&str] = &[
     "crates/swath-region/src/heap/allocator.rs",
     "crates/swath-region/src/heap/source.rs",
     "crates/swath-region/tests/",
+    "crates/swath-trace/src/inspect/pagemap.rs",
     "crates/swath-trace/src/valgrind/supervise.rs",
     "fuzz/src/operations/c_interface.rs",
     "fuzz/src/operations/cmt.rs",
