@@ -47,11 +47,14 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
     let failed = |error: CaptureError| Failure::new(1, error);
     // The processes' tables are walked beside the frames, of which another thread takes more then.
     let (memory, processes) = thread::scope(|scope| {
-        let processes = (args.processes > 0 && !args.watch).then(|| scope.spawn(processes));
+        let begun = || thread::Builder::new().spawn_scoped(scope, processes);
+        let begun = (args.processes > 0 && !args.watch).then(begun);
         let memory = MachineMemory::read();
-        let joined = processes.map(|thread| match thread.join() {
-            Ok(processes) => processes,
-            Err(panic) => std::panic::resume_unwind(panic),
+        let joined = begun.map(|thread| match thread.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(processes)) => processes,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            // There is no thread for them: one after the other.
+            Err(_) => processes(),
         });
         (memory, joined)
     });
@@ -72,7 +75,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         // What the kernel tells everybody.
         Err(error @ CaptureError::NotPermitted { .. }) if !args.watch => {
             let zones = free_blocks(Path::new(PROC)).map_err(failed)?;
-            print_lists(&error, &zones, largest()?.as_ref(), args.json);
+            let heap = DeviceHeap::read(Path::new(PROC)).map_err(failed)?;
+            print_lists(&error, &zones, largest()?.as_ref(), heap.as_ref(), args.json);
             Ok(())
         }
         Err(error) => Err(failed(error)),
@@ -143,12 +147,12 @@ struct Live {
 
 impl Live {
     fn read() -> Result<Self, CaptureError> {
-        Ok(Self { types: block_types(Path::new(PROC)), ..Self::without_types()? })
+        Ok(Self { types: block_types(Path::new(PROC))?, ..Self::without_types()? })
     }
 
     fn without_types() -> Result<Self, CaptureError> {
         let proc = Path::new(PROC);
-        let device_heap = DeviceHeap::read(proc);
+        let device_heap = DeviceHeap::read(proc)?;
         let sums = KernelSums::read(proc, device_heap.as_ref())?;
         Ok(Self { sums, types: Vec::new(), device_heap })
     }
@@ -345,9 +349,9 @@ fn print_lists(
     error: &CaptureError,
     zones: &[FreeBlocks],
     processes: Option<&Processes>,
+    heap: Option<&DeviceHeap>,
     as_json: bool,
 ) {
-    let heap = DeviceHeap::read(Path::new(PROC));
     if as_json {
         let hidden = error.to_string();
         let all = json!({ "hidden": hidden, "free_blocks": zones, "processes": processes, "device_heap": heap });
@@ -362,7 +366,7 @@ fn print_lists(
         let free = bytes(zone.of_order(0));
         say!("  node {}, {:8} {free:>10} free, {huge} pages of 2 MiB", zone.node, zone.zone);
     }
-    print_device_heap(heap.as_ref());
+    print_device_heap(heap);
     print_processes(processes);
 }
 

@@ -1,9 +1,11 @@
 //! The counts of Swath's heap for devices (`linux/`).
 
-use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
+
+use crate::machine::CaptureError;
+use crate::machine::record::optional_text;
 
 /// Counts of Swath's heap for devices, from `/proc/swath_heap`; a member that it does not name is 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -44,8 +46,12 @@ pub struct HeapArea {
 impl DeviceHeap {
     /// Reads the counts of the machine whose `/proc` stands at `proc`; `None` where there is no such heap, or it
     /// is not for this user.
-    pub fn read(proc: &Path) -> Option<Self> {
-        Some(Self::parse(&fs::read_to_string(proc.join("swath_heap")).ok()?))
+    ///
+    /// # Errors
+    /// [`CaptureError::Io`].
+    pub fn read(proc: &Path) -> Result<Option<Self>, CaptureError> {
+        let text = optional_text(&proc.join("swath_heap"))?;
+        Ok(text.map(|text| Self::parse(&text)))
     }
 
     /// A name and a value a line. Lines that this version does not know are left out.
@@ -118,8 +124,9 @@ mod unit {
         let text = "total_bytes -1\nheld_bytes 18446744073709551616\nfree_bytes\nbuffers x 3\n";
         assert_eq!(DeviceHeap::parse(text), DeviceHeap::default());
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(DeviceHeap::read(folder.path()), None);
-        fs::write(folder.path().join("swath_heap"), [0xff; 100]).unwrap();
-        assert_eq!(DeviceHeap::read(folder.path()), None);
+        assert_eq!(DeviceHeap::read(folder.path()).unwrap(), None);
+        std::fs::write(folder.path().join("swath_heap"), [0xff; 100]).unwrap();
+        let error = DeviceHeap::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("swath_heap"), "{error}");
     }
 }

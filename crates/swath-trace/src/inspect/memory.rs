@@ -178,7 +178,8 @@ impl MachineMemory {
         let workers = thread::available_parallelism().map_or(1, usize::from);
         thread::scope(|scope| {
             let others: Vec<_> = (1..workers.min(which.len().div_ceil(UNITS_AT_ONCE)))
-                .map(|_| scope.spawn(work))
+                // Without a further thread the others read more.
+                .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
                 .collect();
             let mine = work();
             let joined = others.into_iter().map(|thread| match thread.join() {

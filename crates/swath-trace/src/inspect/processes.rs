@@ -49,6 +49,7 @@ pub fn processes() -> Result<Processes, CaptureError> {
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::io;
     use std::path::Path;
 
     use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process, all_processes};
@@ -64,12 +65,19 @@ mod linux {
             match process.and_then(|process| look(&process)) {
                 Ok(memory) if memory.pages > 0 => processes.seen.push(memory),
                 Err(ProcError::PermissionDenied(_)) => processes.hidden += 1,
+                Err(ProcError::Io(error, path)) if !has_ended(&error) => {
+                    return Err(ProcError::Io(error, path));
+                }
                 // A kernel's thread, or a process that has ended.
                 Ok(_) | Err(_) => {}
             }
         }
         processes.seen.sort_by_key(|memory| (std::cmp::Reverse(memory.pages), memory.pid));
         Ok(processes)
+    }
+
+    fn has_ended(error: &io::Error) -> bool {
+        error.raw_os_error() == Some(libc::ESRCH)
     }
 
     fn look(process: &Process) -> ProcResult<ProcessMemory> {

@@ -1,13 +1,12 @@
 //! An account of the frames that Linux marks as nothing, and the mobility of its blocks.
 
-use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
 use swath_arch::BASE_PAGE_BYTES;
 
 use crate::inspect::device_heap::DeviceHeap;
-use crate::machine::record::memory_frames;
+use crate::machine::record::{memory_frames, optional_text};
 use crate::machine::{CaptureError, MachineFacts, UnknownFrames};
 
 /// An account of the frames without a flag and without a mapping ([`FrameKind::Unknown`](crate::machine::FrameKind)).
@@ -126,9 +125,12 @@ pub struct BlockTypes {
 
 /// Returns the last table of `/proc/pagetypeinfo`; nothing where the kernel or the rights have
 /// none.
-pub fn block_types(proc: &Path) -> Vec<BlockTypes> {
-    let text = fs::read_to_string(proc.join("pagetypeinfo")).unwrap_or_default();
-    parse_block_types(&text)
+///
+/// # Errors
+/// [`CaptureError::Io`].
+pub fn block_types(proc: &Path) -> Result<Vec<BlockTypes>, CaptureError> {
+    let text = optional_text(&proc.join("pagetypeinfo"))?;
+    Ok(text.map_or_else(Vec::new, |text| parse_block_types(&text)))
 }
 
 /// Lines `Node 0, zone Normal 118 10193 …` below `Number of blocks type Unmovable Movable …`.
@@ -156,6 +158,8 @@ fn parse_block_types(text: &str) -> Vec<BlockTypes> {
 
 #[cfg(test)]
 mod unit {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -182,7 +186,7 @@ mod unit {
         let text = "VmallocUsed: 4000 kB\nKernelStack: 400 kB\nPercpu: 80 kB\n";
         fs::write(folder.path().join("meminfo"), text).unwrap();
         fs::write(folder.path().join("swath_heap"), "held_bytes 28672\n").unwrap();
-        let heap = DeviceHeap::read(folder.path());
+        let heap = DeviceHeap::read(folder.path()).unwrap();
         let sums = KernelSums::read(folder.path(), heap.as_ref()).unwrap();
         let facts = MachineFacts { free_frames: 50, buddy_frames: 40, ..MachineFacts::default() };
         for frames in [0, 5, 10, 15, 500, 5000] {

@@ -287,6 +287,17 @@ fn text(path: &Path) -> Result<String, CaptureError> {
     fs::read_to_string(path).map_err(|error| failed(path, error))
 }
 
+/// The contents of a file that not every kernel has, nor shows to every user: nothing then.
+pub(crate) fn optional_text(path: &Path) -> Result<Option<String>, CaptureError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok(None),
+            _ => Err(failed(path, error)),
+        },
+    }
+}
+
 /// The size of a page, from the vector of pairs of words that the kernel
 /// hands every process; entry 6 is the page size.
 fn check_page_size(path: &Path) -> Result<(), CaptureError> {

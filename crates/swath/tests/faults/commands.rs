@@ -126,6 +126,52 @@ fn snapshots() {
     attack.run_on_file(&room, "");
 }
 
+/// A look at memory is whole, or the command says why it is not.
+#[test]
+fn looks() {
+    let room = Room::new();
+    stand_ins::proc(&room);
+    for args in [&["inspect", "--processes", "0"][..], &["inspect", "--processes", "0", "--json"]] {
+        let args: &'static [&'static str] = args;
+        let attack = Attack {
+            args,
+            prints_to_file: true,
+            names: &["/proc", "standard output"],
+            faults: &[
+                ("open", EMFILE),
+                ("open", EINTR),
+                ("read", EIO),
+                ("read", EINTR),
+                ("write", ENOSPC),
+                ("write", EINTR),
+            ],
+            calls_max: 40,
+        };
+        let mut command = room.command(args);
+        command.env("FAULT_ROOT", room.path("root"));
+        let looked = room.with_fault(command, ("", EIO), 0).0;
+        assert!(looked.status.success(), "{looked:?}");
+        let whole = |what: &str| {
+            let said = fs::read(room.path(SAID)).unwrap();
+            assert!(said == looked.stdout, "{what}: {}", String::from_utf8_lossy(&said));
+        };
+        attack.run(&room, whole, |_| ());
+    }
+    // The processes are this machine's: they are looked at without a thread of their own, too.
+    let attack = Attack {
+        args: &["inspect"],
+        prints_to_file: true,
+        names: &[],
+        faults: &[("thread", EAGAIN)],
+        calls_max: 4,
+    };
+    let whole = |what: &str| {
+        let said = fs::read_to_string(room.path(SAID)).unwrap();
+        assert!(said.contains("anonymous memory of"), "{what}: {said}");
+    };
+    attack.run(&room, whole, |what| panic!("{what}: refused"));
+}
+
 /// What is printed is whole, or the command says that it is not.
 #[test]
 fn what_is_printed() {

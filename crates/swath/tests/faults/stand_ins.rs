@@ -21,7 +21,8 @@ fn put(room: &Room, name: &str, bytes: impl AsRef<[u8]>) {
 pub(crate) fn proc(room: &Room) {
     put(room, "proc/sys/kernel/osrelease", "1.2.3\n");
     put(room, "proc/iomem", "00001000-000087ff : System RAM\n00010000-00017fff : System RAM\n");
-    put(room, "proc/meminfo", "MemTotal:             64 kB\nMemFree:              16 kB\n");
+    let sums = ["MemTotal: 64", "MemFree: 16", "VmallocUsed: 8", "KernelStack: 4", "Percpu: 4"];
+    put(room, "proc/meminfo", sums.map(|sum| format!("{sum} kB\n")).concat());
     put(room, "proc/buddyinfo", "Node 0, zone      DMA      1      1 \n");
     let zone = "Node 0, zone      DMA\n  pages free     3\n        spanned  24\n        \
                 present  16\n        managed  15\n  start_pfn:           1\n";

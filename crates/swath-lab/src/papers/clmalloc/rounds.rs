@@ -1,6 +1,7 @@
 //! `malloc` and `cmt_malloc` timed in turn, on threads.
 
-use std::sync::Barrier;
+use std::sync::{Barrier, PoisonError, RwLock};
+use std::thread;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -19,24 +20,37 @@ pub(crate) const ELSEWHERE: &str = "cmt_malloc is made for Linux only";
 /// then to the last one's end in nanoseconds, and the results in order.
 ///
 /// # Errors
-/// A thread that panicked.
+/// A thread that panicked, or that the system refused: none does any work then.
 pub(crate) fn on_threads<P: Sync, R: Send>(
     parts: &[P],
     work: impl Fn(&P) -> R + Sync,
 ) -> Result<(f64, Vec<R>), String> {
     let start = Barrier::new(parts.len());
+    // Whether all threads are there: until that is known none waits for the others.
+    let complete = RwLock::new(false);
     let one = |part: &P| {
+        if !*complete.read().unwrap_or_else(PoisonError::into_inner) {
+            return None;
+        }
         start.wait();
         let begin = Instant::now();
         let result = work(part);
-        (begin, Instant::now(), result)
+        Some((begin, Instant::now(), result))
     };
-    let done = std::thread::scope(|scope| {
+    let done = thread::scope(|scope| {
+        let mut may_begin = complete.write().unwrap_or_else(PoisonError::into_inner);
+        let begun = |part| thread::Builder::new().spawn_scoped(scope, move || one(part));
         // All are started before one is waited for.
-        let threads: Vec<_> = parts.iter().map(|part| scope.spawn(|| one(part))).collect();
-        threads.into_iter().map(|thread| thread.join()).collect::<Result<Vec<_>, _>>()
-    });
-    let done = done.map_err(|_| "a thread panicked".to_owned())?;
+        let threads: Vec<_> = parts.iter().map(begun).collect();
+        *may_begin = threads.iter().all(Result::is_ok);
+        drop(may_begin);
+        let done = threads.into_iter().map(|thread| {
+            let thread = thread.map_err(|error| format!("a thread could not begin: {error}"))?;
+            thread.join().map_err(|_| "a thread panicked".to_owned())
+        });
+        done.collect::<Result<Vec<_>, _>>()
+    })?;
+    let done: Vec<_> = done.into_iter().flatten().collect();
     let first = done.iter().map(|one| one.0).min();
     let last = done.iter().map(|one| one.1).max();
     let (first, last) = first.zip(last).ok_or("no threads")?;

@@ -114,7 +114,8 @@ pub fn shoot_out(
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     std::thread::scope(|scope| {
         for _ in 1..threads.min(seeds) {
-            scope.spawn(work);
+            // Without a further thread the seeds take longer.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });
