@@ -188,7 +188,10 @@ pub fn age(
     while !is_over() {
         let all = memory.units().len();
         if far >= PATIENCE {
-            held.take(settings, floor, &mut random, stop).map_err(hold)?;
+            held.take(settings, floor, &mut random, &is_over).map_err(hold)?;
+            if is_over() {
+                break;
+            }
             memory.read_again(0..all)?;
             held.begin(&target, wanted, floor, &mut memory, &mut random)?;
             memory.read_again(0..all)?;
@@ -324,7 +327,7 @@ impl HeldPages {
         settings: &AgeSettings,
         floor: u64,
         random: &mut Pcg64Mcg,
-        stop: &AtomicBool,
+        is_over: &dyn Fn() -> bool,
     ) -> io::Result<()> {
         if self.huge_pages > 0 {
             self.huge.give_back(0, self.huge_pages)?;
@@ -333,7 +336,7 @@ impl HeldPages {
         loop {
             let free = frames().map_err(io::Error::other)?.free;
             let chunk = CHUNK.min(free.saturating_sub(floor) as usize);
-            if chunk == 0 || stop.load(Ordering::Relaxed) {
+            if chunk == 0 || is_over() {
                 return Ok(());
             }
             if !self.given_back.is_empty() {
