@@ -544,9 +544,9 @@ impl HeldPages {
 mod tests {
     use super::*;
 
-    fn settings(used: &str) -> AgeSettings {
+    fn settings(free: f64) -> AgeSettings {
         AgeSettings {
-            target: Shape::of_target(used.parse().unwrap(), 1).unwrap(),
+            target: Shape { free, parts: vec![1.0] },
             cache: 0.0,
             cache_folder: PathBuf::new(),
             kernel: 0.0,
@@ -569,16 +569,16 @@ mod tests {
     #[test]
     fn what_is_in_use_cannot_be_free() {
         let now = OnlineFrames { total: 1 << 20, free: 1 << 18 };
-        assert_eq!(wanted(&settings("used=0.75"), now, 1 << 18).unwrap(), 1 << 18);
+        assert_eq!(wanted(&settings(0.25), now, 1 << 18).unwrap(), 1 << 18);
         // The kernel would give up what it holds for others.
-        assert_eq!(wanted(&settings("used=0.5"), now, 1 << 19).unwrap(), 1 << 19);
+        assert_eq!(wanted(&settings(0.5), now, 1 << 19).unwrap(), 1 << 19);
         // Within the tolerance.
-        assert!(wanted(&settings("used=0.5"), now, 500_000).is_ok());
-        let error = wanted(&settings("used=0.5"), now, 490_000).unwrap_err().to_string();
+        assert!(wanted(&settings(0.5), now, 500_000).is_ok());
+        let error = wanted(&settings(0.5), now, 490_000).unwrap_err().to_string();
         let expected =
             "the target has 2048 MiB free, and no more than 1914 MiB can be: the rest is in use";
         assert_eq!(error, expected);
-        let shares = AgeSettings { kernel: 0.6, pinned: 0.5, ..settings("used=0.75") };
+        let shares = AgeSettings { kernel: 0.6, pinned: 0.5, ..settings(0.25) };
         assert!(matches!(wanted(&shares, now, 1 << 18), Err(LiveError::Shares)));
     }
 
