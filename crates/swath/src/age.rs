@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use swath_lab::live::{AgeLook, AgeSettings, Shape, age, frames, free_runs};
+use swath_lab::live::{AgeLook, AgeSettings, Shape, age, frames, free_runs, would_hold};
 use swath_lab::papers::green::machine::age::AgeTarget;
 use swath_trace::inspect::MachineMemory;
 use swath_trace::machine::Snapshot;
@@ -72,27 +72,8 @@ fn target(text: &str, seed: u64) -> Result<Shape, Failure> {
 
 /// Says how far memory is from the target, or brings it there.
 pub(crate) fn run(args: &AgeArgs) -> Result<(), Failure> {
-    let target = target(&args.target, args.seed)?;
-    if !args.apply {
-        let memory = MachineMemory::read().map_err(|error| Failure::new(1, error))?;
-        let total = frames()?.total;
-        let shape = Shape::of(total, &free_runs(&memory));
-        let target = target.fitted((target.free * total as f64) as u64);
-        if args.json {
-            let distance = target.distance(&shape);
-            say!("{}", json!({ "target": target, "shape": shape, "distance": distance }));
-        } else {
-            print_shapes(&target, &shape);
-            say!("nothing was changed (--apply does it)");
-        }
-        return Ok(());
-    }
-    if args.kernel + args.pinned > 1.0 {
-        return Err(Failure::new(2, "--kernel and --pinned are more than all together"));
-    }
-    watch_for_interrupts();
     let settings = AgeSettings {
-        target,
+        target: target(&args.target, args.seed)?,
         cache: args.cache,
         cache_folder: args.cache_dir.clone(),
         kernel: args.kernel,
@@ -102,6 +83,33 @@ pub(crate) fn run(args: &AgeArgs) -> Result<(), Failure> {
         interval: Duration::from_millis(args.interval),
         lasts: args.seconds.map(Duration::from_secs),
     };
+    if !args.apply {
+        let memory = MachineMemory::read().map_err(|error| Failure::new(1, error))?;
+        let would_hold = would_hold(&settings)?;
+        let (total, target) = (frames()?.total, &settings.target);
+        let shape = Shape::of(total, &free_runs(&memory));
+        let target = target.fitted((target.free * total as f64) as u64);
+        if args.json {
+            let distance = target.distance(&shape);
+            say!(
+                "{}",
+                json!({ "target": target, "shape": shape, "distance": distance, "would_hold": would_hold })
+            );
+        } else {
+            print_shapes(&target, &shape);
+            let mib = |share: f64| (share * would_hold as f64) as u64 >> 8;
+            say!(
+                "{} MiB would be held, {} of them cache, {} the kernel's, {} pinned; until the end memory would not be \
+                 compacted; nothing was changed (--apply does it)",
+                mib(1.0),
+                mib(args.cache),
+                mib(args.kernel),
+                mib(args.pinned)
+            );
+        }
+        return Ok(());
+    }
+    watch_for_interrupts();
     let last = age(&settings, &INTERRUPTED, &mut |at, look| print(args, at, look))?;
     if let Some(look) = &last
         && !args.json

@@ -115,7 +115,14 @@ impl GreenArgs {
 
 impl From<LiveError> for Failure {
     fn from(error: LiveError) -> Self {
-        let is_use = matches!(error, LiveError::AtWork { .. } | LiveError::LeftOffline { .. });
+        let is_use = matches!(
+            error,
+            LiveError::AtWork { .. }
+                | LiveError::LeftOffline { .. }
+                | LiveError::AgeAtWork
+                | LiveError::InUse { .. }
+                | LiveError::Shares
+        );
         Self::new(if is_use { 2 } else { 1 }, error)
     }
 }

@@ -8,7 +8,7 @@
 //! own accord, nor for huge pages, and keeps few pages in the lists of its processors.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,9 @@ use rand_pcg::Pcg64Mcg;
 use swath_arch::{Extent, Pfn};
 use swath_trace::histogram::Histogram;
 use swath_trace::inspect::{HUGE_FRAMES, MachineMemory, Unit};
-use swath_trace::machine::FrameKind;
+use swath_trace::machine::{FrameKind, available_frames};
 
+use crate::live::daemon::OnlineFrames;
 use crate::live::error::LiveError;
 use crate::live::hold::{HUGE_PAGES, Pages, Pipes, open_many_files};
 use crate::live::linux::frames;
@@ -42,6 +43,10 @@ const LISTS: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 /// So small a part that they have the least that they can have: what lies in them is free only when the kernel empties
 /// them, long after it was given back.
 const SHORT_LISTS: &str = "1000000";
+
+/// The file of the kernel's that is locked while memory is held: of two runs the later would set the kernel's settings
+/// back to those of the other.
+const LOCKED: &str = "/proc/sys/vm/min_free_kbytes";
 
 /// Pages that are taken at a time.
 const CHUNK: usize = 256;
@@ -145,10 +150,11 @@ pub fn age(
     tell: &mut dyn FnMut(Duration, &AgeLook),
 ) -> Result<Option<AgeLook>, LiveError> {
     let hold = |source| LiveError::Hold { source };
+    let _lock = lock(Path::new(LOCKED))?;
     let mut random = random(settings.seed, STREAM);
     let mut memory = MachineMemory::read()?;
     let now = frames()?;
-    let wanted = (settings.target.free * now.total as f64).round() as u64;
+    let wanted = wanted(settings, now, available_frames(Path::new("/proc"))?)?;
     let target = settings.target.fitted(wanted);
     let floor = floor(&memory, now.total).min(wanted);
     // It would join what is free again.
@@ -159,7 +165,7 @@ pub fn age(
     // were begun before.
     fs::write("/proc/self/oom_score_adj", "1000").map_err(hold)?;
     open_many_files().map_err(hold)?;
-    let room = now.free as usize;
+    let room = room(now);
     let mut held = HeldPages {
         pages: [
             Pages::anonymous(room).map_err(hold)?,
@@ -182,7 +188,10 @@ pub fn age(
     while !is_over() {
         let all = memory.units().len();
         if far >= PATIENCE {
-            held.take(settings, floor, &mut random, stop).map_err(hold)?;
+            held.take(settings, floor, &mut random, &is_over).map_err(hold)?;
+            if is_over() {
+                break;
+            }
             memory.read_again(0..all)?;
             held.begin(&target, wanted, floor, &mut memory, &mut random)?;
             memory.read_again(0..all)?;
@@ -218,6 +227,50 @@ pub fn age(
         }
     }
     Ok(last)
+}
+
+/// The frames that are to be free. O(1).
+///
+/// # Errors
+/// [`LiveError::InUse`] if so many cannot be, by more than the tolerance; [`LiveError::Shares`].
+fn wanted(settings: &AgeSettings, now: OnlineFrames, available: u64) -> Result<u64, LiveError> {
+    if settings.kernel + settings.pinned > 1.0 {
+        return Err(LiveError::Shares);
+    }
+    let wanted = (settings.target.free * now.total as f64).round() as u64;
+    if (1.0 - settings.tolerance) * wanted as f64 > available.max(now.free) as f64 {
+        return Err(LiveError::InUse { wanted, available });
+    }
+    Ok(wanted)
+}
+
+/// The pages that there is room for. More than are free now: what the kernel gives up while memory is taken, and
+/// what programs give back, is taken, too. Not all, so that no map is longer than the memory, which the kernel
+/// refuses.
+fn room(now: OnlineFrames) -> usize {
+    now.total.saturating_sub(HUGE_FRAMES) as usize
+}
+
+/// Locks a file until what is returned is dropped.
+fn lock(path: &Path) -> Result<File, LiveError> {
+    let hold = |source| LiveError::Hold { source };
+    let file = File::open(path).map_err(hold)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(LiveError::AgeAtWork),
+        Err(TryLockError::Error(source)) => Err(hold(source)),
+    }
+}
+
+/// What would be held: the frames by which memory has more free ones than the target, after the checks that
+/// [`age`] begins with. Nothing is changed. O(1).
+///
+/// # Errors
+/// [`LiveError`], as [`age`].
+pub fn would_hold(settings: &AgeSettings) -> Result<u64, LiveError> {
+    let now = frames()?;
+    let wanted = wanted(settings, now, available_frames(Path::new("/proc"))?)?;
+    Ok(now.free.saturating_sub(wanted))
 }
 
 /// The free runs of the memory that programs can have. O(frames / 64).
@@ -274,7 +327,7 @@ impl HeldPages {
         settings: &AgeSettings,
         floor: u64,
         random: &mut Pcg64Mcg,
-        stop: &AtomicBool,
+        is_over: &dyn Fn() -> bool,
     ) -> io::Result<()> {
         if self.huge_pages > 0 {
             self.huge.give_back(0, self.huge_pages)?;
@@ -283,7 +336,7 @@ impl HeldPages {
         loop {
             let free = frames().map_err(io::Error::other)?.free;
             let chunk = CHUNK.min(free.saturating_sub(floor) as usize);
-            if chunk == 0 || stop.load(Ordering::Relaxed) {
+            if chunk == 0 || is_over() {
                 return Ok(());
             }
             if !self.given_back.is_empty() {
@@ -484,5 +537,57 @@ impl HeldPages {
             self.pinned.len() as u64,
         ];
         AgeLook { shape, distance, is_near: is_amount && distance <= settings.tolerance, held }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(free: f64) -> AgeSettings {
+        AgeSettings {
+            target: Shape { free, parts: vec![1.0] },
+            cache: 0.0,
+            cache_folder: PathBuf::new(),
+            kernel: 0.0,
+            pinned: 0.0,
+            tolerance: 0.05,
+            seed: 1,
+            interval: Duration::ZERO,
+            lasts: None,
+        }
+    }
+
+    #[test]
+    fn what_becomes_free_meanwhile_has_room() {
+        let now = OnlineFrames { total: 1 << 20, free: 1 << 18 };
+        // All but a huge page, by which the map of huge pages is longer.
+        assert_eq!(room(now), (1 << 20) - HUGE_PAGES);
+        assert_eq!(room(OnlineFrames { total: 100, free: 10 }), 0);
+    }
+
+    #[test]
+    fn what_is_in_use_cannot_be_free() {
+        let now = OnlineFrames { total: 1 << 20, free: 1 << 18 };
+        assert_eq!(wanted(&settings(0.25), now, 1 << 18).unwrap(), 1 << 18);
+        // The kernel would give up what it holds for others.
+        assert_eq!(wanted(&settings(0.5), now, 1 << 19).unwrap(), 1 << 19);
+        // Within the tolerance.
+        assert!(wanted(&settings(0.5), now, 500_000).is_ok());
+        let error = wanted(&settings(0.5), now, 490_000).unwrap_err().to_string();
+        let expected =
+            "the target has 2048 MiB free, and no more than 1914 MiB can be: the rest is in use";
+        assert_eq!(error, expected);
+        let shares = AgeSettings { kernel: 0.6, pinned: 0.5, ..settings(0.25) };
+        assert!(matches!(wanted(&shares, now, 1 << 18), Err(LiveError::Shares)));
+    }
+
+    #[test]
+    fn two_do_not_work_at_once() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let first = lock(file.path()).unwrap();
+        assert!(matches!(lock(file.path()), Err(LiveError::AgeAtWork)));
+        drop(first);
+        assert!(lock(file.path()).is_ok());
     }
 }

@@ -44,6 +44,24 @@ pub enum LiveError {
         /// The system's reason.
         source: io::Error,
     },
+    /// More memory is to be free than can be.
+    #[error(
+        "the target has {} MiB free, and no more than {} MiB can be: the rest is in use",
+        wanted >> 8,
+        available >> 8
+    )]
+    InUse {
+        /// Frames that are to be free.
+        wanted: u64,
+        /// Frames that are, or that the kernel would give up.
+        available: u64,
+    },
+    /// What is held does not add up.
+    #[error("the shares of the kernel's pages and of pinned ones are more than all together")]
+    Shares,
+    /// Another run brings memory into a shape.
+    #[error("another `swath age` is at work")]
+    AgeAtWork,
     /// Another run holds the journal.
     #[error("{path}: another `swath green` is at work")]
     AtWork {

@@ -15,7 +15,7 @@ mod rehearsal;
 mod setting;
 mod shape;
 
-pub use age::{AgeLook, AgeSettings, age, free_runs};
+pub use age::{AgeLook, AgeSettings, age, free_runs, would_hold};
 pub use daemon::{
     BlockUse, Choice, Event, Machine, OnlineFrames, Refusal, Settings, Summary, serve,
 };

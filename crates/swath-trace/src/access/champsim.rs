@@ -55,10 +55,12 @@ impl ChampSim {
         Self { input }
     }
 
-    /// Returns true if `head` starts with a record and holds no record that cannot be.
+    /// Returns true if `head` starts with a record and holds no record that cannot be: none of zeros alone, whose
+    /// instruction would be at address 0, as a device or a hole in a file gives without end.
     pub(crate) fn is_plausible(head: &[u8]) -> bool {
         let (records, _) = head.as_chunks();
-        !records.is_empty() && records.iter().all(|record| wrong_flag(record).is_none())
+        let can_be = |record| wrong_flag(record).is_none() && *record != [0; RECORD_BYTES];
+        !records.is_empty() && records.iter().all(can_be)
     }
 
     /// Appends accesses; none at the end.

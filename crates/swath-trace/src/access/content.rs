@@ -69,8 +69,8 @@ pub enum TraceError {
     Empty,
     /// The bytes are those of no known format, and nothing says which to take.
     #[error(
-        "neither lackey's text nor Swath's signature, and bytes 8 and 9 of a 64-byte record \
-         are not ChampSim's: no known trace format"
+        "neither lackey's text nor Swath's signature, and a record of 64 bytes is empty, or \
+         its bytes 8 and 9 are not ChampSim's: no known trace format"
     )]
     UnknownFormat,
     /// Another version of Swath's format.

@@ -350,6 +350,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn zeros_without_end_are_no_trace() {
+        let mut record = [0; 64];
+        assert_eq!(TraceFormat::of_content(&record.repeat(4)), None);
+        record[0] = 1;
+        assert_eq!(TraceFormat::of_content(&record.repeat(4)), Some(TraceFormat::ChampSim));
+        let hole = [record, [0; 64], record].concat();
+        assert_eq!(TraceFormat::of_content(&hole), None);
+    }
+
+    #[test]
     fn names_say_the_format() {
         let of = |name: &str| TraceFormat::of_name(Path::new(name));
         assert_eq!(of("a/x.champsimtrace.xz"), Some(TraceFormat::ChampSim));

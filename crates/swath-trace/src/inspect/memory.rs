@@ -157,7 +157,7 @@ impl MachineMemory {
     pub fn read_again(&mut self, which: Range<usize>) -> Result<(), CaptureError> {
         let Some(proc) = &self.proc else { return Ok(()) };
         let ranges = self.ranges.as_slice();
-        let facts = read_facts(proc)?;
+        let mut facts = read_facts(proc)?;
         let mut units: Vec<_> =
             self.units[which.clone()].iter().map(|unit| Unit::new(unit.number)).collect();
         if which.len() == self.units.len() {
@@ -188,6 +188,10 @@ impl MachineMemory {
             });
             joined.fold(mine, Result::and)
         })?;
+        // Programs that end meanwhile fill the lists of processors with frames that were seen in use.
+        if which.len() == self.units.len() {
+            facts.raise_lists(&read_facts(proc)?);
+        }
         self.units.splice(which, units);
         self.facts = facts;
         Ok(())

@@ -49,6 +49,19 @@ pub struct MachineFacts {
     pub zones: Vec<ZoneFacts>,
 }
 
+impl MachineFacts {
+    /// Takes over the frames in the lists of processors where a later account has more of them. Frames that are read
+    /// one after the other, between the two, may have lain there at any time.
+    pub(crate) fn raise_lists(&mut self, later: &Self) {
+        for zone in &mut self.zones {
+            let is_same = |other: &&ZoneFacts| (other.node, &other.name) == (zone.node, &zone.name);
+            if let Some(other) = later.zones.iter().find(is_same) {
+                zone.per_cpu_frames = zone.per_cpu_frames.max(other.per_cpu_frames);
+            }
+        }
+    }
+}
+
 /// Returns the reason why no file can hold them, if there is one.
 pub(crate) fn check_facts(facts: &MachineFacts) -> Result<(), Misfit> {
     if facts.zones.len() > ZONES_MAX {
@@ -104,5 +117,29 @@ pub(crate) fn put_facts(out: &mut Vec<u8>, facts: &MachineFacts) {
         ] {
             put_number(out, number);
         }
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn lists_are_as_long_as_they_were_at_any_time() {
+        let zone = |node, name: &str, per_cpu_frames| ZoneFacts {
+            node,
+            name: name.to_owned(),
+            per_cpu_frames,
+            ..ZoneFacts::default()
+        };
+        let facts =
+            |zones: &[ZoneFacts]| MachineFacts { zones: zones.to_vec(), ..MachineFacts::default() };
+        let mut before =
+            facts(&[zone(0, "DMA32", 7), zone(0, "Normal", 100), zone(1, "Normal", 9)]);
+        before.raise_lists(&facts(&[zone(0, "Normal", 400), zone(0, "DMA32", 3)]));
+        assert_eq!(
+            before.zones.iter().map(|zone| zone.per_cpu_frames).collect::<Vec<_>>(),
+            [7, 400, 9]
+        );
     }
 }

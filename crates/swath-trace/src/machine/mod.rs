@@ -14,8 +14,8 @@ pub use blocks::{MemoryBlock, memory_blocks};
 pub use facts::{MachineFacts, ZONES_MAX, ZoneFacts};
 pub use file::SNAPSHOT_FORMAT;
 pub use record::{
-    CaptureError, FreeBlocks, capture, capture_from, classify, free_blocks, free_frames,
-    total_frames,
+    CaptureError, FreeBlocks, available_frames, capture, capture_from, classify, free_blocks,
+    free_frames, total_frames,
 };
 pub use snapshot::{
     FrameKind, FrameRun, RANGES_MAX, RUNS_MAX, RamRange, Snapshot, SnapshotSummary, UnknownFrames,

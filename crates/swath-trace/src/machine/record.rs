@@ -56,8 +56,8 @@ pub enum CaptureError {
     },
     /// The rights are missing.
     #[error(
-        "{path} hides its contents from this user: a snapshot needs root or CAP_SYS_ADMIN, \
-         for example `sudo swath snapshot -o FILE` (in a container also `--privileged`)"
+        "{path} hides its contents from this user: to see every frame takes root or CAP_SYS_ADMIN, \
+         for example by `sudo` (in a container also `--privileged`)"
     )]
     NotPermitted {
         /// The file that told.
@@ -385,6 +385,15 @@ pub(crate) fn read_facts(proc: &Path) -> Result<MachineFacts, CaptureError> {
 /// [`CaptureError`].
 pub fn free_frames(proc: &Path) -> Result<u64, CaptureError> {
     memory_frames(proc, ["MemFree:"]).map(|[frames]| frames)
+}
+
+/// The frames that programs could have if they asked for them: those that are free, and what the kernel would
+/// give up for it; by the same file. O(1).
+///
+/// # Errors
+/// [`CaptureError`].
+pub fn available_frames(proc: &Path) -> Result<u64, CaptureError> {
+    memory_frames(proc, ["MemAvailable:"]).map(|[frames]| frames)
 }
 
 /// The frames that the kernel manages, by the same file. O(1).
