@@ -32,15 +32,24 @@ struct Model {
     free: u64,
     in_use: u64,
     movable: Vec<u64>,
+    unsettled: u64,
     blocked: u64,
     alone: [u64; FrameKind::COUNT],
     outside: u64,
 }
 
 fn model(frames: &Frames, size: u64, unmarked: UnknownFrames) -> Model {
-    let is_free = |kind: FrameKind| match kind {
+    // Units without any mark.
+    let units = frames.chunk_by(|a, b| a.0 / HUGE_FRAMES == b.0 / HUGE_FRAMES);
+    let is_whole = |unit: &&[(u64, FrameKind)]| {
+        unit.len() as u64 == HUGE_FRAMES && unit.iter().all(|&(_, kind)| kind == FrameKind::Unknown)
+    };
+    let whole: Vec<u64> = units.filter(is_whole).map(|unit| unit[0].0 / HUGE_FRAMES).collect();
+    let is_free = |&(frame, kind): &(u64, FrameKind)| match kind {
         FrameKind::Free => true,
-        FrameKind::Unknown => unmarked == UnknownFrames::Free,
+        FrameKind::Unknown => {
+            unmarked == UnknownFrames::Free && whole.contains(&(frame / HUGE_FRAMES))
+        }
         _ => false,
     };
     let is_movable = |kind: FrameKind| {
@@ -51,9 +60,11 @@ fn model(frames: &Frames, size: u64, unmarked: UnknownFrames) -> Model {
     for place in frames.chunk_by(|a, b| a.0 / size == b.0 / size) {
         let kinds: Vec<FrameKind> = place.iter().map(|&(_, kind)| kind).collect();
         let all = |kind| kinds.iter().all(|&other| other == kind);
+        let marked = |kind: &&FrameKind| !matches!(kind, FrameKind::Free | FrameKind::Unknown);
         let fixed: Vec<_> =
-            kinds.iter().filter(|&&kind| !is_free(kind) && !is_movable(kind)).collect();
-        let free = kinds.iter().filter(|&&kind| is_free(kind)).count() as u64;
+            kinds.iter().filter(marked).filter(|&&kind| !is_movable(kind)).collect();
+        let free = place.iter().filter(|&frame| is_free(frame)).count() as u64;
+        let hangs = |frame: &(u64, FrameKind)| frame.1 == FrameKind::Unknown && !is_free(frame);
         if (kinds.len() as u64) < size {
             model.outside += free;
         } else if all(FrameKind::Free) {
@@ -64,6 +75,9 @@ fn model(frames: &Frames, size: u64, unmarked: UnknownFrames) -> Model {
             if fixed.iter().all(|&&kind| kind == first) {
                 model.alone[usize::from(first.code())] += 1;
             }
+        } else if place.iter().any(hangs) {
+            model.unsettled += 1;
+            model.outside += free;
         } else if all(FrameKind::HugeTlb) || size == HUGE_FRAMES && all(FrameKind::LargeFolio) {
             model.in_use += 1;
         } else {
@@ -153,12 +167,14 @@ proptest! {
                 prop_assert_eq!(pages.in_use, model.in_use);
                 prop_assert_eq!(pages.movable, model.movable.len() as u64);
                 prop_assert_eq!(pages.blocked, model.blocked);
+                prop_assert_eq!(pages.unsettled, model.unsettled);
                 prop_assert_eq!(pages.blockers.map(|blocker| blocker.alone), model.alone);
                 prop_assert_eq!(
                     (pages.after_compaction, pages.frames_to_move),
                     compact(&model, size)
                 );
-                let sum = pages.free + pages.in_use + pages.movable + pages.blocked;
+                let judged = pages.free + pages.in_use + pages.movable;
+                let sum = judged + pages.unsettled + pages.blocked;
                 prop_assert_eq!(pages.places, sum);
             }
         }

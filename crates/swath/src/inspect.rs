@@ -163,6 +163,8 @@ struct View<'a> {
     memory: &'a MachineMemory,
     live: &'a Live,
     unmarked: Unmarked,
+    /// How units without any mark are counted, and the frames in such.
+    whole: (UnknownFrames, u64),
     all: [HugePages; 2],
     /// Of each zone.
     zones: Vec<[HugePages; 2]>,
@@ -174,13 +176,16 @@ const NAMES: [&str; 2] = ["2 MiB", "1 GiB"];
 impl<'a> View<'a> {
     fn of(memory: &'a MachineMemory, live: &'a Live) -> Self {
         let unmarked = Unmarked::of(memory.count(FrameKind::Unknown), memory.facts(), live.sums);
-        let judge = |units| SIZES.map(|size| HugePages::of(units, size, unmarked.count_as()));
+        let whole = memory.units().iter().filter(|unit| unit.is_unmarked()).count() as u64;
+        let whole = whole * HUGE_FRAMES;
+        let count_as = unmarked.count_whole_as(whole);
+        let judge = |units| SIZES.map(|size| HugePages::of(units, size, count_as));
         let zones = memory.facts().zones.iter().map(|zone| {
             let end = zone.start_frame.saturating_add(zone.spanned_frames);
             judge(memory.units_within(zone.start_frame..end))
         });
         let (zones, all) = (zones.collect(), judge(memory.units()));
-        Self { memory, live, unmarked, all, zones }
+        Self { memory, live, unmarked, whole: (count_as, whole), all, zones }
     }
 
     fn json(&self) -> Value {
@@ -198,7 +203,7 @@ impl<'a> View<'a> {
             "free_runs": self.memory.free_runs(),
             "folios": self.memory.folios(),
             "unmarked": self.unmarked,
-            "unmarked_count_as": self.unmarked.count_as(),
+            "unmarked_units": { "frames": self.whole.1, "count_as": self.whole.0 },
             "block_types": self.live.types,
             "device_heap": self.live.device_heap,
         })
@@ -231,7 +236,11 @@ fn print(view: &View<'_>, processes: Option<&Processes>, as_json: bool) {
     row("  frames to move", |pages| pages.frames_to_move);
     row("in use as one", |pages| pages.in_use);
     row("movable, no room", |pages| pages.movable - pages.after_compaction);
+    row("blocked if unmarked is", |pages| pages.unsettled);
     row("blocked", |pages| pages.blocked);
+    say!(
+        "  (Linux does not show which pages a device or a system call has pinned: they count as movable)"
+    );
     for (pages, name) in view.all.iter().zip(NAMES) {
         print_blockers(pages, name);
     }
@@ -246,14 +255,16 @@ fn print_unmarked(view: &View<'_>) {
     if view.unmarked.frames == 0 {
         return;
     }
-    let count_as = match view.unmarked.count_as() {
-        UnknownFrames::Free => "counted as free above, since almost all are",
-        UnknownFrames::Used => "counted as in use above",
-    };
     say!("");
-    say!("frames that Linux marks as nothing, {count_as}:");
+    say!("frames that Linux marks as nothing; which of them is which, it does not show:");
     for (name, count) in view.unmarked.parts().into_iter().filter(|(_, count)| *count > 0) {
         say!("  {:>10}  {name}", bytes(count));
+    }
+    if let (UnknownFrames::Free, frames) = view.whole {
+        say!(
+            "  {} of whole pages of 2 MiB count as free above: not initialised yet",
+            bytes(frames)
+        );
     }
 }
 
@@ -277,11 +288,11 @@ fn print_blockers(pages: &HugePages, name: &str) {
 
 fn print_zones(view: &View<'_>) {
     say!("");
-    let head = ["free", "2 MiB free", "compacted", "in use", "blocked"];
+    let head = ["free", "2 MiB free", "compacted", "in use", "unmarked", "blocked"];
     say!("{:20}{}", "zones", head.map(|word| format!("{word:>11}")).concat());
     for (zone, pages) in view.memory.facts().zones.iter().zip(&view.zones) {
         let huge = &pages[0];
-        let counts = [huge.free, huge.after_compaction, huge.in_use, huge.blocked];
+        let counts = [huge.free, huge.after_compaction, huge.in_use, huge.unsettled, huge.blocked];
         let counts = counts.map(|count| format!("{count:>11}")).concat();
         let name = format!("node {}, {}", zone.node, zone.name);
         say!("  {name:18}{:>11}{counts}", bytes(zone.free_frames));

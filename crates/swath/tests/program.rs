@@ -551,7 +551,7 @@ fn inspect_says_what_blocks_huge_pages() {
     let json = room.run(&["inspect", "--json", &machine()]).succeeds().json();
     let pages = &json["pages"]["huge"];
     let count = |key: &str| pages[key].as_u64().unwrap();
-    let sum: u64 = ["free", "in_use", "movable", "blocked"].map(count).iter().sum();
+    let sum: u64 = ["free", "in_use", "movable", "unsettled", "blocked"].map(count).iter().sum();
     assert_eq!((count("places"), sum), (12_287, 12_287));
     assert_eq!(json["frames"]["free"], 4_457_419);
     assert_eq!(json["folios"], Value::Null);

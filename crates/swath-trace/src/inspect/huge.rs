@@ -21,12 +21,16 @@ pub struct Blocker {
 
 /// The places for huge pages of one size, each aligned to its size and whole in RAM.
 ///
-/// `places` is the sum of `free`, `in_use`, `movable` and `blocked`.
+/// `places` is the sum of `free`, `in_use`, `movable`, `unsettled` and `blocked`.
 ///
 /// **Movable** are frames of files, of anonymous memory and of folios; Linux does not show which
 /// of them are pinned by a device or a system call, so that a pinned one counts as movable. All
-/// other kinds cannot be moved: a single one blocks its place. Whether frames without a mark are free
-/// the caller says; [`Unmarked`](crate::inspect::Unmarked) tells how many are.
+/// other kinds cannot be moved: a single one blocks its place.
+///
+/// **Frames without a mark** are free, in a list of some processor, or taken by kernel code; Linux shows
+/// how many are which, not which is which. A place that hangs on such frames alone is unsettled. Whether units
+/// of them throughout are free, as memory is that the kernel has not initialised, the caller says:
+/// [`Unmarked`](crate::inspect::Unmarked) tells.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HugePages {
     /// Frames of a huge page.
@@ -44,18 +48,21 @@ pub struct HugePages {
     pub after_compaction: u64,
     /// Frames to be moved for `after_compaction`.
     pub frames_to_move: u64,
+    /// Places with frames without a mark, and no other frame that cannot be moved: free or movable if those
+    /// are free, and blocked if one of them is in use.
+    pub unsettled: u64,
     /// Places with a frame that cannot be moved.
     pub blocked: u64,
     /// Blocked places with at most 1, 8 and 64 such frames.
     pub blocked_by_at_most: [(u64, u64); 3],
-    /// Kinds of frames that block them, by [`FrameKind::code`].
+    /// Kinds of frames that block them, by [`FrameKind::code`]; frames without a mark do not count.
     pub blockers: [Blocker; FrameKind::COUNT],
 }
 
 impl HugePages {
     /// Judges the places among these units, ascending: huge pages of [`HUGE_FRAMES`] or a multiple
-    /// of it. A place that is free but for unmarked frames is movable, with none to move, if these
-    /// count as free. O(units · log units).
+    /// of it. Units that are unmarked throughout count as `unmarked` says; a place that is free but for
+    /// such is movable, with none to move, if they count as free. O(units · log units).
     ///
     /// # Panics
     /// If `frames` is no multiple of [`HUGE_FRAMES`], or none.
@@ -78,21 +85,25 @@ impl HugePages {
                 }
             }
             let count = |kind: FrameKind| counts[usize::from(kind.code())];
+            let whole = place.iter().filter(|unit| unit.is_unmarked()).count() as u64 * HUGE_FRAMES;
             let drained = match unmarked {
-                UnknownFrames::Free => count(FrameKind::Unknown),
+                UnknownFrames::Free => whole,
                 UnknownFrames::Used => 0,
             };
+            let unsettled = count(FrameKind::Unknown) - drained;
             free_frames += count(FrameKind::Free) + drained;
             if counts.iter().sum::<u64>() < frames {
                 continue;
             }
             pages.places += 1;
             let can_move: u64 = FrameKind::MOVABLE.into_iter().map(count).sum();
-            let fixed = frames - count(FrameKind::Free) - drained - can_move;
+            let fixed = frames - count(FrameKind::Free) - drained - can_move - unsettled;
             if count(FrameKind::Free) == frames {
                 pages.free += 1;
             } else if fixed > 0 {
-                pages.block(&counts, fixed, unmarked);
+                pages.block(&counts, fixed);
+            } else if unsettled > 0 {
+                pages.unsettled += 1;
             } else if per_place == 1 && place[0].is_huge() || count(FrameKind::HugeTlb) == frames {
                 pages.in_use += 1;
             } else {
@@ -109,14 +120,14 @@ impl HugePages {
         pages
     }
 
-    fn block(&mut self, counts: &[u64; FrameKind::COUNT], fixed: u64, unmarked: UnknownFrames) {
+    fn block(&mut self, counts: &[u64; FrameKind::COUNT], fixed: u64) {
         self.blocked += 1;
         for (limit, places) in &mut self.blocked_by_at_most {
             *places += u64::from(fixed <= *limit);
         }
         for kind in FrameKind::ALL {
             let frames = counts[usize::from(kind.code())];
-            if frames == 0 || kind.is_free(unmarked) || kind.is_movable() {
+            if frames == 0 || kind.is_free(UnknownFrames::Free) || kind.is_movable() {
                 continue;
             }
             let blocker = &mut self.blockers[usize::from(kind.code())];

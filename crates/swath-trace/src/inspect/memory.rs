@@ -61,6 +61,11 @@ impl Unit {
             || is_whole(FrameKind::LargeFolio) && (folios == 0 || self.folios[FOLIO_ORDER_MAX] == 1)
     }
 
+    /// Returns true if no frame of the unit has a mark.
+    pub fn is_unmarked(&self) -> bool {
+        self.count(FrameKind::Unknown) == HUGE_FRAMES
+    }
+
     /// Counts frames of one kind, `from` the unit's start.
     fn add(&mut self, kind: FrameKind, from: u64, count: u64) {
         self.counts[usize::from(kind.code())] += count as u16;

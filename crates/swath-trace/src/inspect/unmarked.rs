@@ -9,6 +9,9 @@ use crate::inspect::device_heap::DeviceHeap;
 use crate::machine::record::{memory_frames, optional_text};
 use crate::machine::{CaptureError, MachineFacts, UnknownFrames};
 
+/// The fewest frames of a section of memory, over all architectures that defer their initialisation.
+const SECTION_FRAMES: u64 = 1 << 15;
+
 /// An account of the frames without a flag and without a mapping ([`FrameKind::Unknown`](crate::machine::FrameKind)).
 ///
 /// Linux marks a frame once it is in the buddy allocator, in user memory, in slab or in a page
@@ -88,11 +91,10 @@ impl Unmarked {
         }
     }
 
-    /// Returns how to count unmarked frames: as free where at least nine of ten are. The kernel
-    /// empties the lists of processors before it gives up a huge page.
-    pub const fn count_as(&self) -> UnknownFrames {
-        let free = self.not_initialised + self.in_cpu_lists;
-        match free / 9 >= self.frames / 10 {
+    /// Returns how to count units without any mark, which hold `frames`: as free where the kernel has as
+    /// many to initialise still, to a tenth. It does that by sections of 128 MiB and more.
+    pub const fn count_whole_as(&self, frames: u64) -> UnknownFrames {
+        match frames >= SECTION_FRAMES && self.not_initialised / 9 >= frames / 10 {
             true => UnknownFrames::Free,
             false => UnknownFrames::Used,
         }
@@ -198,12 +200,19 @@ mod unit {
     }
 
     #[test]
-    fn unmarked_frames_count_as_free_where_nine_of_ten_are() {
-        let facts = MachineFacts { free_frames: 90, ..MachineFacts::default() };
-        let count_as = |frames| Unmarked::of(frames, &facts, KernelSums::default()).count_as();
-        assert_eq!(count_as(0), UnknownFrames::Free);
-        assert_eq!(count_as(100), UnknownFrames::Free);
-        assert_eq!(count_as(120), UnknownFrames::Used);
+    fn units_without_a_mark_count_as_free_where_nine_of_ten_frames_are_to_be_initialised() {
+        let facts = MachineFacts {
+            free_frames: 1_000_000,
+            buddy_frames: 100_000,
+            ..MachineFacts::default()
+        };
+        let unmarked = Unmarked::of(2_000_000, &facts, KernelSums::default());
+        assert_eq!(unmarked.count_whole_as(900_000), UnknownFrames::Free);
+        assert_eq!(unmarked.count_whole_as(1_000_000), UnknownFrames::Free);
+        assert_eq!(unmarked.count_whole_as(1_010_000), UnknownFrames::Used);
+        // A few are no section.
+        assert_eq!(unmarked.count_whole_as(SECTION_FRAMES - 1), UnknownFrames::Used);
+        assert_eq!(unmarked.count_whole_as(0), UnknownFrames::Used);
     }
 
     #[test]
