@@ -32,8 +32,8 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-frame/src/bits/bitmap.rs", &[(UNIT, &["bits::model"]), FRAMES]),
     ("crates/swath-frame/src/bits/tree.rs", &[(UNIT, &["bits::tree"]), ZONES]),
     ("crates/swath-frame/src/buddy/class.rs", &[(UNIT, &["buddy::class"]), FRAMES]),
-    ("crates/swath-frame/src/reserve/break_up.rs", &[(SUITE, &["reserv"])]),
-    ("crates/swath-frame/src/reserve/reservations.rs", &[(SUITE, &["reserv"])]),
+    ("crates/swath-frame/src/reserve/break_up.rs", &[(UNIT, &["reserve::"]), RESERVED]),
+    ("crates/swath-frame/src/reserve/reservations.rs", &[(UNIT, &["reserve::"]), RESERVED]),
     ("crates/swath-heap/src/block.rs", &[(UNIT, &["block::"]), HEAPS]),
     ("crates/swath-heap/src/fit.rs", &[(UNIT, &["fit::"]), HEAPS]),
     ("crates/swath-hw/src/dram/controller.rs", &[(UNIT, &["dram::"]), (SUITE, &["dram"])]),
@@ -67,6 +67,7 @@ const FRAMES: Stage = (SUITE, &["bitmap", "page_buddy", "quick_fit", "segment", 
 const ZONES: Stage = (SUITE, &["bank_", "linux"]);
 const HEAPS: Stage = (SUITE, &["conformance", "model", "named", "sizing"]);
 const MACHINE: Stage = (SUITE, &["whole_machine"]);
+const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
 const POOLS: Stage = (SUITE, &["errors", "model", "safe_calls", "threads"]);
 

@@ -1,10 +1,18 @@
 //! Reservations against a model of plain sets, operation by operation: random
 //! mixes under shortage, and all sequences of small cases.
 
+extern crate std;
+
+use std::string::String;
+use std::vec::Vec;
+use std::{eprintln, format, println};
+
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::BuddyConfig;
-use swath_frame::testing::reservations::{
+
+use crate::buddy::BuddyConfig;
+use crate::hardening::{Checked, Hardening, Trusting};
+use crate::testing::reservations::{
     Model, Op, Pool, agree, agree_on, apply, levels, pool, random_op,
 };
 
@@ -23,8 +31,7 @@ fn at<T>(place: impl FnOnce() -> String, step: impl FnOnce() -> T) -> T {
     }
 }
 
-#[test]
-fn equals_the_model_on_random_mixes() {
+fn equals_the_model<H: Hardening>(seeds: core::ops::Range<u64>) {
     let cases: &[(&[u8], &[u8])] = &[
         (&[1], &[]),
         (&[3], &[1, 2]),
@@ -36,7 +43,7 @@ fn equals_the_model_on_random_mixes() {
         (&[1, 3, 4], &[]),
         (&[2, 3, 5, 7], &[1]),
     ];
-    for seed in 0..24 {
+    for seed in seeds {
         for &(orders, suborders) in cases {
             let levels = levels(orders, suborders);
             let mut random = Random::new(seed);
@@ -47,7 +54,7 @@ fn equals_the_model_on_random_mixes() {
             let areas = [first, second];
             let config = [BuddyConfig::BBS, BuddyConfig::PBS_ARMV7, BuddyConfig::PBS_ARMV8]
                 [seed as usize % 3];
-            let mut pool = pool(&areas, config, levels);
+            let mut pool = pool::<H>(&areas, config, levels);
             let mut model = Model::new(&areas, levels);
             let (mut now, pressure) = (0, random.below(12));
             for step in 0..400 {
@@ -64,6 +71,16 @@ fn equals_the_model_on_random_mixes() {
             }
         }
     }
+}
+
+#[test]
+fn equals_the_model_on_random_mixes() {
+    equals_the_model::<Trusting>(0..16);
+}
+
+#[test]
+fn the_checked_tier_equals_the_model_on_random_mixes() {
+    equals_the_model::<Checked>(16..32);
 }
 
 /// All sequences of `ops` up to `depth`, from a state on; how many.
