@@ -51,14 +51,17 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-region/src/tree/dense.rs", &[(UNIT, &["tree::"]), (SUITE, &["space"])]),
     ("crates/swath-region/src/tree/layered.rs", &[(UNIT, &["tree::"]), (SUITE, &["space"])]),
     ("crates/swath-region/src/tree/sparse.rs", &[(UNIT, &["tree::"]), (SUITE, &["sparse"])]),
-    ("crates/swath-vm/src/migrate/daemon.rs", &[(SUITE, &["migrate"]), MACHINE]),
+    (
+        "crates/swath-vm/src/migrate/daemon.rs",
+        &[(UNIT, &["migrate::"]), (SUITE, &["migrate"]), MACHINE],
+    ),
     ("crates/swath-vm/src/migrate/relocate.rs", &[MACHINE]),
     ("crates/swath-vm/src/migrate/units.rs", &[MACHINE]),
     (
         "crates/swath-vm/src/pmap/reverse.rs",
         &[(UNIT, &["pmap::"]), (SUITE, &["pmap", "superpages"])],
     ),
-    ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpage", "pmap"])]),
+    ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpage"]), PMAPS]),
 ];
 
 const UNIT: &str = "--lib";
@@ -67,6 +70,7 @@ const FRAMES: Stage = (SUITE, &["bitmap", "page_buddy", "quick_fit", "segment", 
 const ZONES: Stage = (SUITE, &["bank_", "linux"]);
 const HEAPS: Stage = (SUITE, &["conformance", "model", "named", "sizing"]);
 const MACHINE: Stage = (SUITE, &["whole_machine"]);
+const PMAPS: Stage = (SUITE, &["pmap", "model"]);
 const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
 const POOLS: Stage = (SUITE, &["errors", "model", "safe_calls", "threads"]);
