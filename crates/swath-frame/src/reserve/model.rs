@@ -5,13 +5,16 @@ extern crate std;
 
 use std::string::String;
 use std::vec::Vec;
-use std::{eprintln, format, println};
+use std::{eprintln, format, println, vec};
 
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::buddy::BuddyConfig;
 use crate::hardening::{Checked, Hardening, Trusting};
+use crate::map::{ByteRange, MemoryMap};
+use crate::reserve::Reservations;
 use crate::testing::reservations::{
     Model, Op, Pool, agree, agree_on, apply, levels, pool, random_op,
 };
@@ -171,4 +174,58 @@ fn all_sequences_of_a_small_case_of_two_levels() {
     }
     println!("{sequences} sequences");
     assert!(sequences > 150_000);
+}
+
+/// An allocator whose aligned blocks are not of its memory.
+struct Astray(u64);
+
+impl FrameAllocator for Astray {
+    fn allocate_block(&mut self, _: u64) -> Option<Extent> {
+        None
+    }
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        Ok(extent(self.0, order.frames()))
+    }
+    fn free(&mut self, _: Extent) -> Result<(), FrameFreeError> {
+        Ok(())
+    }
+    fn free_frames(&self) -> u64 {
+        64
+    }
+    fn total_frames(&self) -> u64 {
+        64
+    }
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        visit(extent(64, 64));
+    }
+}
+
+/// Reserves over memory of 64 frames from the 64th on, where a block begins at a frame.
+fn astray(start: u64) {
+    let mut areas = [Extent::default()];
+    let map = MemoryMap::new(&[ByteRange::of_frames(extent(64, 64))], &mut areas).unwrap();
+    let levels = levels(&[3], &[]);
+    let words = Reservations::<Astray, Vec<u64>>::storage_words(&map, levels);
+    let mut pool = Reservations::<_, _>::new(&map, levels, Astray(start), vec![0; words]).unwrap();
+    let _ = pool.populate(1, 0, 0..8, 0);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic = "other frames than the map"]
+fn frames_before_the_map_are_not_reserved() {
+    astray(56);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic = "other frames than the map"]
+fn frames_behind_the_map_are_not_reserved() {
+    astray(128);
+}
+
+#[test]
+fn frames_at_the_ends_of_the_map_are_reserved() {
+    astray(64);
+    astray(120);
 }
