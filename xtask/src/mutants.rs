@@ -55,7 +55,7 @@ const CORES: &[(&str, &[Stage])] = &[
         "crates/swath-vm/src/migrate/daemon.rs",
         &[(UNIT, &["migrate::"]), (SUITE, &["migrate"]), MACHINE],
     ),
-    ("crates/swath-vm/src/migrate/relocate.rs", &[MACHINE]),
+    ("crates/swath-vm/src/migrate/relocate.rs", &[(SUITE, &["relocate::"]), MACHINE]),
     ("crates/swath-vm/src/migrate/units.rs", &[MACHINE]),
     (
         "crates/swath-vm/src/pmap/reverse.rs",

@@ -9,6 +9,7 @@ mod model;
 mod page_buddy;
 mod pmap_model;
 mod pmap_move;
+mod relocate;
 mod superpage_faults;
 mod superpages;
 mod whole_machine;

@@ -251,8 +251,7 @@ impl Plain {
         }
         let (bank, mut next, mut moved) = self.moving.unwrap();
         let (mut spent, mut now_moved) = (0, 0);
-        loop {
-            let Some(frame) = world.next_occupied(bank, Pfn::new(next)) else { break };
+        while let Some(frame) = world.next_occupied(bank, Pfn::new(next)) {
             if spent >= budget {
                 self.moving = Some((bank, next, moved));
                 return MigrationStep::Moving { moved_frames: now_moved };
@@ -496,6 +495,6 @@ fn agrees_with_a_plain_daemon_step_by_step() {
         sum.in_use += in_use;
     }
     let counts =
-        vec![sum.emptied_banks, sum.unmovable, sum.pinned, sum.failed, sum.no_target, sum.in_use];
+        [sum.emptied_banks, sum.unmovable, sum.pinned, sum.failed, sum.no_target, sum.in_use];
     assert!(counts.iter().all(|&count| count > 50), "something hardly happened: {sum:?}");
 }
