@@ -176,6 +176,30 @@ fn all_sequences_of_a_small_case_of_two_levels() {
     assert!(sequences > 150_000);
 }
 
+/// Pages whose numbers take all bits, few of them and many.
+#[test]
+fn pages_of_large_numbers_are_released() {
+    let areas = [extent(8, 24)];
+    for (at, pages) in [
+        (1 << 61, (1 << 61)..(1 << 61) + 1),
+        ((1 << 61) + 7, (1 << 61) + 7..(1 << 61) + 9),
+        (1 << 63, 0..u64::MAX),
+        (u64::MAX - 9, u64::MAX - 16..u64::MAX),
+        (u64::MAX - 9, 1..u64::MAX - 14),
+    ] {
+        let levels = levels(&[3], &[]);
+        let mut pool = pool::<Trusting>(&areas, BuddyConfig::BBS, levels);
+        let mut model = Model::new(&areas, levels);
+        let (object, first) = (7, at & !7);
+        let populate = |index| Op::Populate { object, index, bounds: first..first + 8, now: 1 };
+        for op in [populate(at), Op::Release(6, pages.clone()), Op::Release(7, pages.clone())] {
+            apply(&mut pool, &mut model, &op);
+            agree(&pool, &model);
+        }
+        assert_eq!(pool.reservations(), 0, "{pages:?}");
+    }
+}
+
 /// An allocator whose aligned blocks are not of its memory.
 struct Astray(u64);
 

@@ -222,6 +222,24 @@ impl Table {
         words[at..at + ENTRY_WORDS].fill(0);
     }
 
+    /// Returns true if the entries behind one, up to the next that is empty, are sealed: when it goes, they
+    /// stay or move up by what they say. O(1) expected.
+    #[inline]
+    pub(crate) fn is_sealed_behind(&self, words: &[u64], entry: usize) -> bool {
+        let mut entry = self.next(entry);
+        // No more than there are, whatever they say.
+        for _ in 0..self.len {
+            if words[self.word(entry) + 2] == 0 {
+                return true;
+            }
+            if !self.is_sealed(words, entry) {
+                return false;
+            }
+            entry = self.next(entry);
+        }
+        false
+    }
+
     /// Visits all keys; whether each can be found. O(len).
     pub(crate) fn check(
         &self,

@@ -625,7 +625,13 @@ pub fn random_op(random: &mut Random, model: &Model, now: &mut u64, pressure: u6
         }
         22 => {
             let start = random.below(pages);
-            Op::Release(random.below(3), start..start + random.below(top))
+            let released = match random.below(6) {
+                // Many pages, by what is reserved instead of by pages.
+                0 => 0..start,
+                1 => start..u64::MAX,
+                _ => start..start + random.below(top),
+            };
+            Op::Release(random.below(3), released)
         }
         23 => Op::TakeAligned(Order::known(random.below(model.levels.top().k().into()) as u8)),
         nth => match nth % 3 {
