@@ -56,7 +56,7 @@ const CORES: &[(&str, &[Stage])] = &[
         &[(UNIT, &["migrate::"]), (SUITE, &["migrate"]), MACHINE],
     ),
     ("crates/swath-vm/src/migrate/relocate.rs", &[(SUITE, &["relocate::"]), MACHINE]),
-    ("crates/swath-vm/src/migrate/units.rs", &[MACHINE]),
+    ("crates/swath-vm/src/migrate/units.rs", &[(SUITE, &["units::"]), MACHINE]),
     (
         "crates/swath-vm/src/pmap/reverse.rs",
         &[(UNIT, &["pmap::"]), (SUITE, &["pmap", "superpages"])],

@@ -12,4 +12,5 @@ mod pmap_move;
 mod relocate;
 mod superpage_faults;
 mod superpages;
+mod units;
 mod whole_machine;

@@ -498,3 +498,18 @@ fn agrees_with_a_plain_daemon_step_by_step() {
         [sum.emptied_banks, sum.unmovable, sum.pinned, sum.failed, sum.no_target, sum.in_use];
     assert!(counts.iter().all(|&count| count > 50), "something hardly happened: {sum:?}");
 }
+
+/// Owners that say nothing of parts have none.
+#[test]
+fn owners_split_nothing_unless_they_say_so() {
+    struct Simple;
+    impl Owners for Simple {
+        fn block(&self, _: Pfn) -> Result<Option<(Pfn, Order)>, Stuck> {
+            Ok(None)
+        }
+        fn relocate(&mut self, _: Pfn, _: Pfn, _: Order) -> Result<bool, Stuck> {
+            Ok(false)
+        }
+    }
+    assert_eq!(Simple.split(Pfn::new(0), Order::known(4)), Ok(false));
+}
