@@ -42,10 +42,21 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-hw/src/tlb/split.rs", &[(UNIT, &["tlb::"]), (SUITE, &["mmu::", "processor"])]),
     ("crates/swath-hw/src/translate/walker.rs", &[(UNIT, &["translate::"]), WALKS]),
     ("crates/swath-pool/src/heap/cache.rs", &[(UNIT, &["heap::cache"]), POOLS]),
-    ("crates/swath-pool/src/heap/local.rs", &[POOLS]),
-    ("crates/swath-pool/src/pool/exchange.rs", &[POOLS]),
+    ("crates/swath-pool/src/heap/kept.rs", &[(UNIT, &["heap::kept"]), POOLS]),
+    ("crates/swath-pool/src/heap/local.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/heap/run.rs", &[(UNIT, &["heap::kept"]), POOLS]),
+    ("crates/swath-pool/src/heap/segment.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/heap/short.rs", &[(UNIT, &["heap::short"]), POOLS]),
+    ("crates/swath-pool/src/heap/spill.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/pool/buffer_pool.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/pool/dirty.rs", &[(UNIT, &["pool::dirty"]), POOLS]),
+    ("crates/swath-pool/src/pool/exchange.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/source/first_fit.rs", &[(UNIT, &["source::"]), POOLS]),
+    ("crates/swath-pool/src/source/masks.rs", &[(UNIT, &["source::"]), POOLS]),
     ("crates/swath-pool/src/superblock/class.rs", &[(UNIT, &["superblock::class"]), POOLS]),
+    ("crates/swath-pool/src/superblock/list.rs", &[(UNIT, &["superblock::list"]), POOLS]),
     ("crates/swath-pool/src/superblock/live.rs", &[(UNIT, &["superblock::live"]), POOLS]),
+    ("crates/swath-pool/src/superblock/owner.rs", &[(UNIT, &["superblock::owner"]), POOLS]),
     ("crates/swath-pool/src/superblock/record.rs", &[(UNIT, &["superblock::record"]), POOLS]),
     ("crates/swath-pool/src/superblock/returned.rs", &[(UNIT, &["superblock::returned"]), POOLS]),
     ("crates/swath-region/src/tree/dense.rs", &[(UNIT, &["tree::"]), (SUITE, &["space"])]),
@@ -73,7 +84,8 @@ const MACHINE: Stage = (SUITE, &["whole_machine"]);
 const PMAPS: Stage = (SUITE, &["pmap", "model"]);
 const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
-const POOLS: Stage = (SUITE, &["errors", "model", "safe_calls", "threads"]);
+const POOL: Stage = (SUITE, &["a_full_arena", "front::", "kept_segments", "safe_calls"]);
+const POOLS: Stage = (SUITE, &["errors", "flips", "model", "safe_calls", "threads"]);
 
 /// Which files are changed, and how much of them.
 #[derive(clap::Args)]
