@@ -72,7 +72,7 @@ const CORES: &[(&str, &[Stage])] = &[
         "crates/swath-vm/src/pmap/reverse.rs",
         &[(UNIT, &["pmap::"]), (SUITE, &["pmap", "superpages"])],
     ),
-    ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpage"]), PMAPS]),
+    ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpages::"]), PMAPS]),
 ];
 
 const UNIT: &str = "--lib";
@@ -81,7 +81,7 @@ const FRAMES: Stage = (SUITE, &["bitmap", "page_buddy", "quick_fit", "segment", 
 const ZONES: Stage = (SUITE, &["bank_", "linux"]);
 const HEAPS: Stage = (SUITE, &["conformance", "model", "named", "sizing"]);
 const MACHINE: Stage = (SUITE, &["whole_machine"]);
-const PMAPS: Stage = (SUITE, &["pmap", "model"]);
+const PMAPS: Stage = (SUITE, &["pmap", "superpage_faults"]);
 const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
 const POOL: Stage = (SUITE, &["a_full_arena", "front::", "kept_segments", "safe_calls"]);
