@@ -191,6 +191,10 @@ fn blocks_are_what_holders_and_mappings_say() {
                 let start = Pfn::new(FIRST + at + random.below(4) - 2);
                 let order = Order::known(random.below(4) as u8);
                 world.table.held[at as usize] = Held::Movable { start, order };
+                // One that lies around the frame, but begins in the block before.
+                let (at, order) = (8 * random.below(KNOWN / 8) + 4, Order::known(3));
+                let start = Pfn::new(FIRST + at - 4);
+                world.table.held[at as usize] = Held::Movable { start, order };
             }
             for start in (FIRST..FIRST + KNOWN).step_by(512) {
                 if random.one_in(2) {
