@@ -51,6 +51,7 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-pool/src/pool/buffer_pool.rs", &[POOL, POOLS]),
     ("crates/swath-pool/src/pool/dirty.rs", &[(UNIT, &["pool::dirty"]), POOLS]),
     ("crates/swath-pool/src/pool/exchange.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/pool/stats.rs", &[(SUITE, &["stats"]), POOLS]),
     ("crates/swath-pool/src/source/first_fit.rs", &[(UNIT, &["source::"]), POOLS]),
     ("crates/swath-pool/src/source/masks.rs", &[(UNIT, &["source::"]), POOLS]),
     ("crates/swath-pool/src/superblock/class.rs", &[(UNIT, &["superblock::class"]), POOLS]),
@@ -84,7 +85,8 @@ const MACHINE: Stage = (SUITE, &["whole_machine"]);
 const PMAPS: Stage = (SUITE, &["pmap", "superpage_faults"]);
 const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
-const POOL: Stage = (SUITE, &["a_full_arena", "front::", "kept_segments", "safe_calls"]);
+const POOL: Stage =
+    (SUITE, &["a_full_arena", "front::", "kept_segments", "places", "safe_calls", "stats"]);
 const POOLS: Stage = (SUITE, &["errors", "flips", "model", "safe_calls", "threads"]);
 
 /// Which files are changed, and how much of them.
