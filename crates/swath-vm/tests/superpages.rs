@@ -423,6 +423,32 @@ fn failure_is_quick() {
     }
 }
 
+/// Of pages that were joined but for some, those are smaller; and different, if they say anything else.
+#[test]
+fn a_part_that_is_smaller_is_told_from_another() {
+    for format in [Format::ArmV7, Format::ArmV8, Format::Sv39] {
+        let (memory, pool) = machine();
+        let mut space = space(format, Sizes::all(format), &memory, &pool);
+        let order = fold_order(format);
+        let (page, k) = (3 * order.frames(), order.k() as u8);
+        let extent = Extent::new(Pfn::new(5 * order.frames()), order.frames());
+        space.map(Vpn::new(page), extent, READ).unwrap();
+        join_all(&mut space, page, order);
+        for group in [16, 48, order.frames() - 32, order.frames() - 16] {
+            space.demote(Vpn::new(page + group), &mut |_| ()).unwrap();
+            // The last of them is looked at first.
+            let last = Vpn::new(page + group + 15);
+            assert_eq!(refusal(promote(&mut space, page, k)), Refusal::Smaller { page: last });
+            let one = PageRange::new(last, 1);
+            space.protect(one, |_| WRITE, &mut |_| ()).unwrap();
+            assert_eq!(refusal(promote(&mut space, page, k)), Refusal::Different { page: last });
+            space.protect(one, |_| READ, &mut |_| ()).unwrap();
+            promote(&mut space, page + group, 4).unwrap();
+        }
+        promote(&mut space, page, k).unwrap();
+    }
+}
+
 /// Changes the i-th entry of a table to what it was with another frame.
 fn overwrite(memory: &Memory, format: Format, table: u64, i: u64) {
     let at = PhysAddr::new(table + i * format.entry_bytes());
