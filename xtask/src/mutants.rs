@@ -73,7 +73,7 @@ const CORES: &[(&str, &[Stage])] = &[
         "crates/swath-vm/src/pmap/reverse.rs",
         &[(UNIT, &["pmap::"]), (SUITE, &["pmap", "superpages"])],
     ),
-    ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpages::"]), PMAPS]),
+    ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpages"]), PMAPS]),
 ];
 
 const UNIT: &str = "--lib";

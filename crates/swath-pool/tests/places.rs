@@ -1,4 +1,4 @@
-//! Where blocks lie, whether they may be what somebody says, and what becomes of them where they are.
+//! The places of blocks, whether they may be what somebody says, and resizing them in their place.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! What a pool says that it holds, beside what was asked of it.
+//! The counts of what a pool holds, beside what was asked of it.
 
 use std::ptr::NonNull;
 

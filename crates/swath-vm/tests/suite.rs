@@ -12,5 +12,6 @@ mod pmap_move;
 mod relocate;
 mod superpage_faults;
 mod superpages;
+mod superpages_kept;
 mod units;
 mod whole_machine;

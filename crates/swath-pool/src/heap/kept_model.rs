@@ -14,9 +14,9 @@ const RUNS: usize = 8;
 const UNITS_MAX: u32 = 128;
 
 /// Keeps runs in a list, of which the first free place is filled.
-struct Plain(Vec<Option<Run>>);
+struct RunList(Vec<Option<Run>>);
 
-impl Plain {
+impl RunList {
     fn units(&self) -> u32 {
         self.0.iter().flatten().map(|run| run.units).sum()
     }
@@ -62,7 +62,7 @@ impl Plain {
 fn runs_are_kept_as_a_list_keeps_them() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
-        let (kept, mut plain) = (Kept::new(), Plain([None; RUNS].to_vec()));
+        let (kept, mut plain) = (Kept::new(), RunList([None; RUNS].to_vec()));
         for step in 0..400 {
             let (mut left, mut expected) = (Vec::new(), Vec::new());
             let page = [1, 4, 16][random.index(3)];

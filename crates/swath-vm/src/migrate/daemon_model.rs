@@ -187,7 +187,7 @@ impl Owners for &RefCell<World> {
 }
 
 /// The daemon in the plainest form: all that was noted is kept.
-struct Plain {
+struct PlainDaemon {
     config: MigrationConfig,
     until_ns: u64,
     /// The bank, where to go on, and what was moved.
@@ -199,7 +199,7 @@ struct Plain {
     statistics: MigrationStatistics,
 }
 
-impl Plain {
+impl PlainDaemon {
     fn new(config: MigrationConfig) -> Self {
         let (failed, noted) = (vec![(usize::MAX, 0); AVOIDED_MAX], Vec::new());
         let statistics = MigrationStatistics::default();
@@ -406,7 +406,7 @@ fn meanwhile(worlds: [&RefCell<World>; 2], random: &mut Random) {
     *other.borrow_mut() = world.borrow().clone();
 }
 
-fn same(daemon: &Daemon, plain: &Plain, [world, other]: [&RefCell<World>; 2]) {
+fn same(daemon: &Daemon, plain: &PlainDaemon, [world, other]: [&RefCell<World>; 2]) {
     assert_eq!(*world.borrow(), *other.borrow());
     assert_eq!(daemon.statistics(), plain.statistics);
     assert_eq!(daemon.moving(), plain.moving.map(|(bank, ..)| bank));
@@ -417,7 +417,7 @@ fn same(daemon: &Daemon, plain: &Plain, [world, other]: [&RefCell<World>; 2]) {
 
 fn act(
     daemon: &mut Daemon,
-    plain: &mut Plain,
+    plain: &mut PlainDaemon,
     worlds: [&RefCell<World>; 2],
     now_ns: u64,
     random: &mut Random,
@@ -472,7 +472,7 @@ fn agrees_with_a_plain_daemon_step_by_step() {
         let worlds = random_world(&mut random);
         let worlds = [RefCell::new(worlds.clone()), RefCell::new(worlds)];
         let worlds = worlds.each_ref();
-        let (mut daemon, mut plain) = (Daemon::new(config), Plain::new(config));
+        let (mut daemon, mut plain) = (Daemon::new(config), PlainDaemon::new(config));
         let mut now_ns = 0;
         for nth in 0..300 {
             now_ns += random.below(12);
