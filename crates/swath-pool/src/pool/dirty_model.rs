@@ -110,7 +110,12 @@ fn a_flipped_bit_leaves_its_units_dirty() {
         words[bit / 64] ^= 1 << (bit % 64);
         let broken = (bit / 64 % WORDS) as u32;
         let is_broken = |unit: u32| unit / 64 == broken;
+        // Marked twice or once, a unit is dirty.
+        let nth = bit / 64;
+        let other = [nth + WORDS, nth.wrapping_sub(WORDS)][usize::from(nth >= WORDS)];
+        let is_marked = nth < 2 * WORDS && (words[nth] | words[other]) >> (bit % 64) & 1 != 0;
         let mut dirty = Dirty::new(&mut words);
+        assert!(!is_marked || dirty.has(64 * broken + bit as u32 % 64), "bit {bit}");
         assert_eq!(dirty.overwritten(), Some(64 * broken), "bit {bit}");
         for all in [false, true, true] {
             let purge = |first, units| {
