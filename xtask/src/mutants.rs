@@ -32,8 +32,8 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-frame/src/bits/bitmap.rs", &[(UNIT, &["bits::model"]), FRAMES]),
     ("crates/swath-frame/src/bits/tree.rs", &[(UNIT, &["bits::tree"]), ZONES]),
     ("crates/swath-frame/src/buddy/class.rs", &[(UNIT, &["buddy::class"]), FRAMES]),
-    ("crates/swath-frame/src/reserve/break_up.rs", &[(SUITE, &["reserv"])]),
-    ("crates/swath-frame/src/reserve/reservations.rs", &[(SUITE, &["reserv"])]),
+    ("crates/swath-frame/src/reserve/break_up.rs", &[(UNIT, &["reserve::"]), RESERVED]),
+    ("crates/swath-frame/src/reserve/reservations.rs", &[(UNIT, &["reserve::"]), RESERVED]),
     ("crates/swath-heap/src/block.rs", &[(UNIT, &["block::"]), HEAPS]),
     ("crates/swath-heap/src/fit.rs", &[(UNIT, &["fit::"]), HEAPS]),
     ("crates/swath-hw/src/dram/controller.rs", &[(UNIT, &["dram::"]), (SUITE, &["dram"])]),
@@ -42,23 +42,38 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-hw/src/tlb/split.rs", &[(UNIT, &["tlb::"]), (SUITE, &["mmu::", "processor"])]),
     ("crates/swath-hw/src/translate/walker.rs", &[(UNIT, &["translate::"]), WALKS]),
     ("crates/swath-pool/src/heap/cache.rs", &[(UNIT, &["heap::cache"]), POOLS]),
-    ("crates/swath-pool/src/heap/local.rs", &[POOLS]),
-    ("crates/swath-pool/src/pool/exchange.rs", &[POOLS]),
+    ("crates/swath-pool/src/heap/kept.rs", &[(UNIT, &["heap::kept"]), POOLS]),
+    ("crates/swath-pool/src/heap/local.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/heap/run.rs", &[(UNIT, &["heap::kept"]), POOLS]),
+    ("crates/swath-pool/src/heap/segment.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/heap/short.rs", &[(UNIT, &["heap::short"]), POOLS]),
+    ("crates/swath-pool/src/heap/spill.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/pool/buffer_pool.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/pool/dirty.rs", &[(UNIT, &["pool::dirty"]), POOLS]),
+    ("crates/swath-pool/src/pool/exchange.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/pool/stats.rs", &[(SUITE, &["stats"]), POOLS]),
+    ("crates/swath-pool/src/source/first_fit.rs", &[(UNIT, &["source::"]), POOLS]),
+    ("crates/swath-pool/src/source/masks.rs", &[(UNIT, &["source::"]), POOLS]),
     ("crates/swath-pool/src/superblock/class.rs", &[(UNIT, &["superblock::class"]), POOLS]),
+    ("crates/swath-pool/src/superblock/list.rs", &[(UNIT, &["superblock::list"]), POOLS]),
     ("crates/swath-pool/src/superblock/live.rs", &[(UNIT, &["superblock::live"]), POOLS]),
+    ("crates/swath-pool/src/superblock/owner.rs", &[(UNIT, &["superblock::owner"]), POOLS]),
     ("crates/swath-pool/src/superblock/record.rs", &[(UNIT, &["superblock::record"]), POOLS]),
     ("crates/swath-pool/src/superblock/returned.rs", &[(UNIT, &["superblock::returned"]), POOLS]),
     ("crates/swath-region/src/tree/dense.rs", &[(UNIT, &["tree::"]), (SUITE, &["space"])]),
     ("crates/swath-region/src/tree/layered.rs", &[(UNIT, &["tree::"]), (SUITE, &["space"])]),
     ("crates/swath-region/src/tree/sparse.rs", &[(UNIT, &["tree::"]), (SUITE, &["sparse"])]),
-    ("crates/swath-vm/src/migrate/daemon.rs", &[(SUITE, &["migrate"]), MACHINE]),
-    ("crates/swath-vm/src/migrate/relocate.rs", &[MACHINE]),
-    ("crates/swath-vm/src/migrate/units.rs", &[MACHINE]),
+    (
+        "crates/swath-vm/src/migrate/daemon.rs",
+        &[(UNIT, &["migrate::"]), (SUITE, &["migrate"]), MACHINE],
+    ),
+    ("crates/swath-vm/src/migrate/relocate.rs", &[(SUITE, &["relocate::"]), MACHINE]),
+    ("crates/swath-vm/src/migrate/units.rs", &[(SUITE, &["units::"]), MACHINE]),
     (
         "crates/swath-vm/src/pmap/reverse.rs",
         &[(UNIT, &["pmap::"]), (SUITE, &["pmap", "superpages"])],
     ),
-    ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpage", "pmap"])]),
+    ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpages"]), PMAPS]),
 ];
 
 const UNIT: &str = "--lib";
@@ -67,8 +82,12 @@ const FRAMES: Stage = (SUITE, &["bitmap", "page_buddy", "quick_fit", "segment", 
 const ZONES: Stage = (SUITE, &["bank_", "linux"]);
 const HEAPS: Stage = (SUITE, &["conformance", "model", "named", "sizing"]);
 const MACHINE: Stage = (SUITE, &["whole_machine"]);
+const PMAPS: Stage = (SUITE, &["pmap", "superpage_faults"]);
+const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
-const POOLS: Stage = (SUITE, &["errors", "model", "safe_calls", "threads"]);
+const POOL: Stage =
+    (SUITE, &["a_full_arena", "front::", "kept_segments", "places", "safe_calls", "stats"]);
+const POOLS: Stage = (SUITE, &["errors", "flips", "model", "safe_calls", "threads"]);
 
 /// Which files are changed, and how much of them.
 #[derive(clap::Args)]

@@ -209,8 +209,8 @@ impl Grid {
     }
 
     fn get(&self, at: usize) -> Option<Extent> {
-        let start = (self.skipped + at as u64) * self.frames;
-        (at < self.count).then(|| Extent::new(Pfn::new(start), self.frames))
+        let start = || Pfn::new((self.skipped + at as u64) * self.frames);
+        (at < self.count).then(|| Extent::new(start(), self.frames))
     }
 }
 

@@ -591,6 +591,8 @@ fn the_papers_machines() {
         let layout = Layout::new(&map, preset.nodes(), pairs).unwrap();
         assert_eq!(layout.bank_frames(), 512 * MIB);
         assert_eq!(layout.banks() as u64, (gib + 1) * 2);
+        let none = usize::MAX;
+        assert_eq!((layout.bank(none), layout.section(none)), (None, None));
     }
 }
 

@@ -24,7 +24,6 @@ mod pages_conformance;
 mod quick_fit;
 mod ranges;
 mod reservation;
-mod reservation_model;
 mod runs;
 mod segment;
 mod segment_migrate;

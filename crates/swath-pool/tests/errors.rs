@@ -331,3 +331,26 @@ fn a_pool_on_used_tables_begins_anew() {
     // SAFETY: from `alloc` with this layout.
     unsafe { std::alloc::dealloc(base.as_ptr(), layout) };
 }
+
+/// What a source does that says nothing of segments, of places, or of memory that it gives back.
+#[test]
+fn a_plain_source_takes_units_for_all() {
+    struct Plain(Vec<(u32, u32)>);
+    // SAFETY: it gives nothing that anybody uses.
+    unsafe impl SegmentSource for Plain {
+        fn acquire(&mut self, units: u32, align_units: u32) -> Option<u32> {
+            self.0.push((units, align_units));
+            Some(7)
+        }
+        fn release(&mut self, _: u32, _: u32) {}
+        fn purge(&mut self, _: u32, _: u32) -> bool {
+            false
+        }
+    }
+    let mut plain = Plain(Vec::new());
+    assert_eq!(plain.acquire_segment(3, 2), Some(7));
+    assert_eq!(plain.acquire_placed(3, &Placement::default()), None);
+    assert!(!plain.extend(7, 3, 1));
+    assert!(plain.make_usable().is_none() && !plain.reads_zero());
+    assert_eq!(plain.0, [(3, 2)]);
+}

@@ -7,6 +7,8 @@ mod flips;
 mod forked;
 mod front;
 mod model;
+mod places;
 mod safe_calls;
+mod stats;
 mod support;
 mod threads;

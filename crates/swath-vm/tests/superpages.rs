@@ -19,7 +19,7 @@ const POOL: u64 = 0x100;
 const FRAMES: u64 = 2000;
 
 /// Readable user data that has been accessed.
-const READ: Attributes = Attributes {
+pub(crate) const READ: Attributes = Attributes {
     writable: false,
     user: true,
     executable: false,
@@ -27,13 +27,13 @@ const READ: Attributes = Attributes {
     accessed: true,
     memory: MemoryKind::Normal,
 };
-const WRITE: Attributes = Attributes { writable: true, ..READ };
+pub(crate) const WRITE: Attributes = Attributes { writable: true, ..READ };
 
-fn machine() -> (Memory, RefCell<Pool>) {
+pub(crate) fn machine() -> (Memory, RefCell<Pool>) {
     (Memory::new(0, POOL + FRAMES), RefCell::new(Pool::new(POOL, FRAMES, 24, 5)))
 }
 
-fn space<'m>(
+pub(crate) fn space<'m>(
     format: Format,
     sizes: Sizes,
     memory: &'m Memory,
@@ -43,7 +43,7 @@ fn space<'m>(
 }
 
 /// The superpage made of a whole leaf table.
-fn fold_order(format: Format) -> Order {
+pub(crate) fn fold_order(format: Format) -> Order {
     Order::known(if format == Format::ArmV7 { 8 } else { 9 })
 }
 
@@ -56,7 +56,7 @@ fn read(memory: &Memory, format: Format, at: u64) -> u64 {
 
 /// The address of the entry that can map `fold_order` around the page, its
 /// word, and the word beside it.
-fn upper(memory: &Memory, space: &Space<'_>, page: u64) -> (u64, u64, u64) {
+pub(crate) fn upper(memory: &Memory, space: &Space<'_>, page: u64) -> (u64, u64, u64) {
     let regime = space.regime();
     let va = page << 12;
     let mut table = regime.root.raw();
@@ -77,11 +77,11 @@ fn upper(memory: &Memory, space: &Space<'_>, page: u64) -> (u64, u64, u64) {
     (at, read(memory, regime.format, at), read(memory, regime.format, at + half))
 }
 
-fn promote(space: &mut Space<'_>, page: u64, order: u8) -> Result<(), PromoteError> {
+pub(crate) fn promote(space: &mut Space<'_>, page: u64, order: u8) -> Result<(), PromoteError> {
     space.promote(Vpn::new(page), Order::known(order), &mut |_| ()).map(drop)
 }
 
-fn refusal(result: Result<(), PromoteError>) -> Refusal {
+pub(crate) fn refusal(result: Result<(), PromoteError>) -> Refusal {
     match result {
         Err(PromoteError::Refused { why, .. }) => why,
         other => panic!("{other:?}"),
@@ -89,7 +89,7 @@ fn refusal(result: Result<(), PromoteError>) -> Refusal {
 }
 
 /// Joins all 16s of the leaf table, where the format can.
-fn join_all(space: &mut Space<'_>, page: u64, order: Order) {
+pub(crate) fn join_all(space: &mut Space<'_>, page: u64, order: Order) {
     if space.sizes().unwrap().contains(Order::known(4)) {
         for at in (page..page + order.frames()).step_by(16) {
             promote(space, at, 4).unwrap();

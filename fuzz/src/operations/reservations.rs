@@ -1,8 +1,8 @@
 //! Reservations over the page buddy system.
 
 use swath_arch::testing::Random;
-use swath_frame::BuddyConfig;
 use swath_frame::testing::reservations::{Model, agree, agree_on, apply, levels, pool, random_op};
+use swath_frame::{BuddyConfig, Trusting};
 
 use super::memory::{STEPS_MAX, extent};
 
@@ -26,7 +26,7 @@ pub fn run(bytes: &[u8]) {
     let first = extent(random.below(3 * top), top / 2 + random.below(3 * top));
     let second = extent(first.end().raw() + 1 + random.below(top), 1 + random.below(top));
     let configs = [BuddyConfig::BBS, BuddyConfig::PBS_ARMV7, BuddyConfig::PBS_ARMV8];
-    let mut pool = pool(&[first, second], configs[random.index(3)], levels);
+    let mut pool = pool::<Trusting>(&[first, second], configs[random.index(3)], levels);
     let mut model = Model::new(&[first, second], levels);
     let (mut now, pressure) = (0, random.below(12));
     for step in 0..STEPS_MAX as u64 {

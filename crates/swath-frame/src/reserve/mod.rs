@@ -12,7 +12,11 @@ pub(crate) mod allocator;
 mod break_up;
 pub(crate) mod check;
 pub mod error;
+#[cfg(test)]
+mod flips;
 pub mod levels;
+#[cfg(test)]
+mod model;
 pub mod plausible;
 mod reservation;
 pub mod reservations;

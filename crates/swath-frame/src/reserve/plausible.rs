@@ -116,6 +116,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         // An entry that has these pages and this slot is right, whatever its seal is.
         let goes = table.value(words, entry) == Entry::Root(root)
             && slots.counts(words, slots.frames(level, root), held)
+            && table.is_sealed_behind(words, entry)
             && (level == 0 || self.has_sound_parts(level, root))
             && self.look_above(key);
         goes.then_some(entry)

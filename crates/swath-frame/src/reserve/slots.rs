@@ -613,8 +613,21 @@ impl<H: Hardening> Slots<H> {
         core::array::from_fn(|word| self.record(slot) + word)
     }
 
-    /// The first word of the queue of `owner` that does not fit the others: a link that names no slot,
-    /// or whose slot does not name the one before it, or the end. O(its slots).
+    /// Returns true if a slot may stand in the queue of `owner`: it is partially populated, and a reservation
+    /// if that is the queue of all, or else a part of `owner`. O(levels).
+    fn may_queue(&self, words: &[u64], owner: Slot, slot: Slot) -> bool {
+        let level = self.level(slot);
+        let frames = self.frames(level, slot);
+        let is_own = if owner == self.all {
+            self.is_root(words, slot)
+        } else {
+            self.level(owner) == level + 1 && self.slot(level + 1, frames.start.raw()) == owner
+        };
+        is_own && (1..frames.count).contains(&self.populated(words, slot))
+    }
+
+    /// The first word of the queue of `owner` that does not fit the others: a link that names no slot
+    /// which may be there, or whose slot does not name the one before it, or the end. O(its slots).
     pub(crate) fn wrong_link(&self, words: &[u64], owner: Slot) -> Option<usize> {
         let raw = |word: u64| (word as Slot, (word >> 32) as Slot);
         let (mut slot, last) = raw(words[self.record(owner) + QUEUE]);
@@ -623,7 +636,7 @@ impl<H: Hardening> Slots<H> {
             if slot == NONE {
                 return (before != last).then_some(at);
             }
-            if slot >= self.all {
+            if slot >= self.all || !self.may_queue(words, owner, slot) {
                 return Some(at);
             }
             at = self.record(slot) + LINKS;
@@ -696,8 +709,8 @@ impl<H: Hardening> Slots<H> {
         }
     }
 
-    /// Checks that the queue of `owner` is linked well, and returns the number
-    /// of its slots.
+    /// Checks that the queue of `owner` is linked well and holds none but partially populated slots of
+    /// its own, and returns their number.
     pub(crate) fn check_queue(&self, words: &[u64], owner: Slot) -> Result<u64, &'static str> {
         let (mut slot, last) = self.queue(words, owner);
         let (mut before, mut len) = (NONE, 0);
@@ -707,6 +720,9 @@ impl<H: Hardening> Slots<H> {
             }
             if self.links(words, slot).0 != before {
                 return Err("a slot in a queue does not know the one before it");
+            }
+            if !self.may_queue(words, owner, slot) {
+                return Err("a queue holds a slot that is not its own or not partially populated");
             }
             len += 1;
             before = slot;

@@ -222,6 +222,36 @@ impl Table {
         words[at..at + ENTRY_WORDS].fill(0);
     }
 
+    /// Returns true if the entries behind one, up to the next that is empty, are sealed: when it goes, they
+    /// stay or move up by what they say. O(1) expected.
+    #[inline(always)]
+    pub(crate) fn is_sealed_behind(&self, words: &[u64], entry: usize) -> bool {
+        let next = self.next(entry);
+        // Most often there is none.
+        self.is_empty(words, next) || self.are_sealed(words, next)
+    }
+
+    #[inline(always)]
+    fn is_empty(&self, words: &[u64], entry: usize) -> bool {
+        words.get(self.word(entry) + 2) == Some(&0)
+    }
+
+    /// Returns true if the entries from one up to the next that is empty are sealed.
+    #[inline(never)]
+    fn are_sealed(&self, words: &[u64], mut entry: usize) -> bool {
+        // No more than there are, whatever they say.
+        for _ in 0..self.len {
+            if self.is_empty(words, entry) {
+                return true;
+            }
+            if !self.is_sealed(words, entry) {
+                return false;
+            }
+            entry = self.next(entry);
+        }
+        false
+    }
+
     /// Visits all keys; whether each can be found. O(len).
     pub(crate) fn check(
         &self,

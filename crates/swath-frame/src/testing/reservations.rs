@@ -10,6 +10,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::buddy::{BuddyConfig, PageBuddy};
+use crate::hardening::{Hardening, Trusting};
 use crate::map::{ByteRange, MemoryMap};
 use crate::reserve::slots::NONE;
 use crate::reserve::{
@@ -18,7 +19,7 @@ use crate::reserve::{
 };
 
 /// Reservations over the page buddy system.
-pub type Pool = Reservations<PageBuddy<Vec<u64>>, Vec<u64>>;
+pub type Pool<H = Trusting> = Reservations<PageBuddy<Vec<u64>>, Vec<u64>, H>;
 
 fn extent(start: u64, count: u64) -> Extent {
     Extent::new(Pfn::new(start), count)
@@ -37,14 +38,18 @@ pub fn levels(levels: &[u8], sublevels: &[u8]) -> ReservationLevels {
 ///
 /// # Panics
 /// If the areas overlap.
-pub fn pool(areas: &[Extent], config: BuddyConfig, levels: ReservationLevels) -> Pool {
+pub fn pool<H: Hardening>(
+    areas: &[Extent],
+    config: BuddyConfig,
+    levels: ReservationLevels,
+) -> Pool<H> {
     let ranges: Vec<ByteRange> = areas.iter().copied().map(ByteRange::of_frames).collect();
     let mut storage = vec![Extent::default(); areas.len()];
     let map = MemoryMap::new(&ranges, &mut storage).unwrap();
     let words = PageBuddy::<Vec<u64>>::storage_words(&map, config);
     let buddy = PageBuddy::<_>::new(&map, config, vec![0; words]).unwrap();
     // What the storage held before must not matter.
-    let storage = vec![0x5a5a_5a5a_5a5a_5a5a; Pool::storage_words(&map, levels)];
+    let storage = vec![0x5a5a_5a5a_5a5a_5a5a; Pool::<H>::storage_words(&map, levels)];
     Reservations::new(&map, levels, buddy, storage).unwrap()
 }
 
@@ -341,7 +346,7 @@ pub enum Op {
 ///
 /// # Panics
 /// If they differ.
-pub fn apply(pool: &mut Pool, model: &mut Model, op: &Op) {
+pub fn apply<H: Hardening>(pool: &mut Pool<H>, model: &mut Model, op: &Op) {
     match op.clone() {
         Op::Populate { object, index, bounds, now } => {
             let answer = pool.populate(object, index, bounds.clone(), now);
@@ -494,7 +499,7 @@ fn populate(
 ///
 /// # Panics
 /// If something differs.
-pub fn agree(pool: &Pool, model: &Model) {
+pub fn agree<H: Hardening>(pool: &Pool<H>, model: &Model) {
     assert_eq!(pool.check(), Ok(()));
     let set = |allocator: &dyn FrameAllocator| {
         let mut set = BTreeSet::new();
@@ -533,7 +538,7 @@ pub fn agree(pool: &Pool, model: &Model) {
 }
 
 /// The slots in the queue of `owner`, with their times.
-fn queue(pool: &Pool, owner: u32) -> impl Iterator<Item = (Slot, u64)> {
+fn queue<H: Hardening>(pool: &Pool<H>, owner: u32) -> impl Iterator<Item = (Slot, u64)> {
     let (slots, words) = (&pool.slots, &*pool.storage);
     let mut slot = slots.queue(words, owner).0;
     core::iter::from_fn(move || {
@@ -546,7 +551,7 @@ fn queue(pool: &Pool, owner: u32) -> impl Iterator<Item = (Slot, u64)> {
 
 /// Compares the queues with their times; those of parts show otherwise only once a reservation is broken up or
 /// populated again.
-fn agree_on_queues(pool: &Pool, model: &Model) {
+fn agree_on_queues<H: Hardening>(pool: &Pool<H>, model: &Model) {
     let agree = |owner, expected: &[Slot]| {
         let expected = expected.iter().map(|slot| (*slot, model.moved[slot].time));
         assert_eq!(queue(pool, owner).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
@@ -565,7 +570,7 @@ fn agree_on_queues(pool: &Pool, model: &Model) {
 ///
 /// # Panics
 /// If something differs.
-pub fn agree_on(pool: &Pool, model: &Model, frame: u64) {
+pub fn agree_on<H: Hardening>(pool: &Pool<H>, model: &Model, frame: u64) {
     assert_eq!(
         pool.reservation_of(Pfn::new(frame)),
         model.reservation_of(frame).map(|slot| model.view(slot))
@@ -620,7 +625,13 @@ pub fn random_op(random: &mut Random, model: &Model, now: &mut u64, pressure: u6
         }
         22 => {
             let start = random.below(pages);
-            Op::Release(random.below(3), start..start + random.below(top))
+            let released = match random.below(6) {
+                // Many pages, by what is reserved instead of by pages.
+                0 => 0..start,
+                1 => start..u64::MAX,
+                _ => start..start + random.below(top),
+            };
+            Op::Release(random.below(3), released)
         }
         23 => Op::TakeAligned(Order::known(random.below(model.levels.top().k().into()) as u8)),
         nth => match nth % 3 {

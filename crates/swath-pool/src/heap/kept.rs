@@ -150,4 +150,21 @@ mod tests {
         assert_eq!(kept.runs().map(|run| run.units).sum::<u32>(), 18);
         assert_eq!(kept.take(19, 4, |_| panic!()), None);
     }
+
+    #[test]
+    fn a_word_that_was_overwritten_is_told_and_stays() {
+        let kept = Kept::new();
+        kept.keep(Run { first: 5, units: 20 }, |_| panic!());
+        kept.keep(Run { first: 50, units: 2 }, |_| panic!());
+        let word = kept.runs[0].load(Relaxed);
+        for bit in 0..64 {
+            kept.runs[0].store(word ^ 1 << bit, Relaxed);
+            assert!(kept.is_overwritten(), "bit {bit}");
+            assert_eq!(kept.take(20, 1, |_| panic!()), None, "bit {bit}");
+            assert_eq!(kept.runs().count(), 1);
+            kept.runs[0].store(word, Relaxed);
+            assert!(!kept.is_overwritten(), "bit {bit}");
+        }
+        assert_eq!((kept.gather().count(), kept.is_overwritten()), (2, false));
+    }
 }

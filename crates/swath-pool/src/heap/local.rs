@@ -142,8 +142,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.front().place_of(block).map_or_else(|| self.pool.place_of(block), Ok)
     }
 
-    /// Returns the place of a block in use, if it is a slot of this heap that [`Front::free`] would free. Any pointer may be
-    /// tried.
+    /// Returns the place of a block in use, if it is a slot of this heap that [`Front::free`] would free and superblocks of its
+    /// class have one unit. Any pointer may be tried.
     #[inline(always)]
     #[must_use]
     pub fn place_of_own(&self, block: NonNull<u8>) -> Option<BlockPlace> {

@@ -4,6 +4,8 @@
 pub(crate) mod cache;
 pub(crate) mod front;
 pub(crate) mod kept;
+#[cfg(all(test, not(loom)))]
+mod kept_model;
 pub(crate) mod local;
 pub(crate) mod run;
 pub(crate) mod segment;

@@ -16,7 +16,7 @@ use crate::pool::storage::{Storage, dirty_words};
 use crate::source::segment_source::{MakeUsable, SegmentSource};
 use crate::superblock::claim::Claim;
 use crate::superblock::class::{
-    GRANULE_SHIFT, SLOT_BYTES_MIN, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT, class_for,
+    GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MIN, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT, class_for,
     slot_bytes,
 };
 use crate::superblock::list::ReturnList;
@@ -470,15 +470,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// multiple of `align` gets. Any pointer may be tried.
     #[must_use]
     pub fn may_be_of(&self, block: NonNull<u8>, size: usize, align: usize) -> bool {
+        let wanted = class_for(size, align.max(SLOT_BYTES_MIN));
         match self.find(block.addr().get()) {
-            // Without room for a superblock a long slot's request got a segment.
+            // Without room for a superblock a long slot's request got a segment, a short one's nothing.
             Ok((index, Found::Segment)) => {
+                let is_short = wanted.is_some_and(|class| LAYOUTS[class].units == 1);
                 let units = self.superblocks()[index as usize].segment_units();
-                units.is_none_or(|units| self.units_for(size) == Some(units))
+                !is_short && units.is_none_or(|units| self.units_for(size) == Some(units))
             }
-            Ok((_, Found::Slot(class))) => {
-                class_for(size, align.max(SLOT_BYTES_MIN)) == Some(class)
-            }
+            Ok((_, Found::Slot(class))) => wanted == Some(class),
             Err(_) => true,
         }
     }

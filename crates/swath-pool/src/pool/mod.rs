@@ -4,6 +4,8 @@
 pub(crate) mod buffer_pool;
 pub(crate) mod check;
 pub(crate) mod dirty;
+#[cfg(all(test, not(loom)))]
+mod dirty_model;
 pub(crate) mod exchange;
 pub(crate) mod fork;
 pub(crate) mod global;

@@ -2,4 +2,6 @@
 
 pub(crate) mod first_fit;
 pub(crate) mod masks;
+#[cfg(all(test, not(loom)))]
+mod model;
 pub(crate) mod segment_source;

@@ -129,3 +129,112 @@ impl List {
         Some(index)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use swath_arch::testing::Random;
+
+    use super::*;
+
+    const SUPERBLOCKS: u32 = 9;
+
+    fn records() -> Vec<Superblock> {
+        (0..SUPERBLOCKS).map(|_| Superblock::new()).collect()
+    }
+
+    /// Beside a vector of the numbers in a list, first to last.
+    #[test]
+    fn lists_are_in_the_order_in_which_superblocks_came() {
+        let (superblocks, mut random) = (records(), Random::new(1));
+        let lists = [List::new(), List::new()];
+        let mut plain = [Vec::new(), Vec::new()];
+        for _ in 0..5000 {
+            let nth = random.index(2);
+            let (list, own) = (&lists[nth], &mut plain[nth]);
+            match random.below(4) {
+                0 => assert_eq!(list.pop(&superblocks), (!own.is_empty()).then(|| own.remove(0))),
+                1 if !own.is_empty() => {
+                    list.remove(&superblocks, own.remove(random.index(own.len())));
+                }
+                _ => {
+                    let index = random.below(SUPERBLOCKS.into()) as u32;
+                    if !plain.iter().any(|plain| plain.contains(&index)) {
+                        list.push(&superblocks, index);
+                        plain[nth].push(index);
+                    }
+                }
+            }
+            if random.one_in(200) {
+                list.clear();
+                plain[nth].clear();
+            }
+            for (list, own) in lists.iter().zip(&plain) {
+                assert_eq!(list.first(), own.first().copied());
+                let last = own.last().map_or(0, |index| index + 1);
+                assert!(list.ends_with(last) && !list.ends_with(last + 1));
+                let links = |link: &dyn Fn(&Superblock) -> u32| -> Vec<u32> {
+                    own.iter().map(|&index| link(&superblocks[index as usize])).collect()
+                };
+                let after: Vec<u32> =
+                    own.iter().skip(1).map(|index| index + 1).chain([0]).collect();
+                let before: Vec<u32> = [0].into_iter().chain(own.iter().map(|i| i + 1)).collect();
+                assert_eq!(links(&|s| s.after.load(Relaxed)), after[..own.len()]);
+                assert_eq!(links(&|s| s.before.load(Relaxed)), before[..own.len()]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_none_of_a_superblock_ends_a_list() {
+        let superblocks = records();
+        let list = List::new();
+        let count = SUPERBLOCKS;
+        list.push(&superblocks, count - 1);
+        assert_eq!(list.pop(&superblocks), Some(count - 1), "the last of all");
+        for wrong in [count + 1, u32::MAX] {
+            list.first.store(wrong, Relaxed);
+            assert_eq!(list.pop(&superblocks), None);
+            list.last.store(wrong, Relaxed);
+            list.push(&superblocks, 3);
+            assert_eq!((list.first(), list.ends_with(4)), (Some(3), true));
+            superblocks[3].after.store(wrong, Relaxed);
+            list.remove(&superblocks, 3);
+            assert!(list.first().is_none_or(|first| first >= count));
+        }
+    }
+
+    #[test]
+    fn what_was_returned_is_taken_last_to_first() {
+        let superblocks = records();
+        let list = ReturnList::new();
+        let take = |list: &ReturnList| {
+            let mut taken = Vec::new();
+            list.take(&superblocks, |index| taken.push(index));
+            taken
+        };
+        assert!(list.is_empty() && list.first().is_none() && take(&list).is_empty());
+        [3, 0, 8].into_iter().for_each(|index| list.push(&superblocks, index));
+        assert_eq!((list.is_empty(), list.first()), (false, Some(8)));
+        assert_eq!(take(&list), [8, 0, 3]);
+        assert!(list.is_empty() && list.first().is_none());
+        list.push(&superblocks, 5);
+        list.forget();
+        assert!(list.is_empty() && take(&list).is_empty());
+        // A visitor may push on another list.
+        let other = ReturnList::new();
+        (0..SUPERBLOCKS).for_each(|index| list.push(&superblocks, index));
+        list.take(&superblocks, |index| other.push(&superblocks, index));
+        assert_eq!(take(&other), (0..SUPERBLOCKS).collect::<Vec<_>>());
+        // Links that lead nowhere, or round and round.
+        [1, 2].into_iter().for_each(|index| list.push(&superblocks, index));
+        superblocks[2].link.store(SUPERBLOCKS + 1, Relaxed);
+        assert_eq!(take(&list), [2]);
+        list.push(&superblocks, 1);
+        superblocks[1].link.store(2, Relaxed);
+        assert_eq!(take(&list), [1; SUPERBLOCKS as usize]);
+    }
+}

@@ -50,6 +50,21 @@ pub struct SparseTree<W> {
     free_nodes: usize,
 }
 
+/// Nodes that a check has met: how many, and the sum of their numbers, by which one that is met twice does
+/// not pass for another.
+#[derive(Default)]
+struct Seen {
+    nodes: usize,
+    sum: usize,
+}
+
+impl Seen {
+    fn note(&mut self, node: usize) {
+        self.nodes += 1;
+        self.sum = self.sum.wrapping_add(node);
+    }
+}
+
 const fn depth_of(k: u32) -> usize {
     let depth = k.saturating_sub(6).div_ceil(6) as usize;
     if depth == 0 { 1 } else { depth }
@@ -226,10 +241,10 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
         })
     }
 
-    fn check_node(&self, node: usize, level: usize, seen: &mut usize) -> bool {
-        *seen += 1;
+    fn check_node(&self, node: usize, level: usize, seen: &mut Seen) -> bool {
+        seen.note(node);
         node < self.fresh
-            && *seen <= self.nodes
+            && seen.nodes <= self.nodes
             && self.used(node) != 0
             && (0..64).filter(|slot| self.used(node) >> slot & 1 == 1).all(|slot| {
                 let word = self.words[Self::at(node, slot)];
@@ -309,17 +324,117 @@ impl<W: DerefMut<Target = [u64]>> RegionTree for SparseTree<W> {
     }
 
     fn check(&self) -> bool {
-        let mut seen = 0;
-        let mut listed = 0;
+        let mut seen = Seen::default();
+        let in_tree = self.check_node(0, self.depth - 1, &mut seen);
+        let used = seen.nodes;
         let mut free = self.free;
-        while free != 0 && free < self.fresh && listed < self.nodes {
-            listed += 1;
+        while free != 0 && free < self.fresh && seen.nodes <= self.fresh {
+            seen.note(free);
             free = self.words[Self::at(free, 0)] as usize;
         }
-        self.check_node(0, self.depth - 1, &mut seen)
+        let all = (0..self.fresh).fold(0_usize, usize::wrapping_add);
+        in_tree
             && self.find(Vpn::new(0)) == Some(Vpn::new(0))
             && free == 0
-            && seen + listed == self.fresh
-            && seen + self.free_nodes == self.nodes
+            && (seen.nodes, seen.sum) == (self.fresh, all)
+            && used + self.free_nodes == self.nodes
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Three levels of nodes, with some in the tree, some on the free list, and some never used.
+    fn tree() -> SparseTree<Vec<u64>> {
+        let mut tree = SparseTree::new(24, vec![u64::MAX; NODE_WORDS * 20]).unwrap();
+        let pages = [1, 63, 64, 4096, 5000, 1 << 18, (1 << 18) + 4096, 1 << 20, (1 << 24) - 1];
+        pages.into_iter().for_each(|page| tree.split(Vpn::new(page)).unwrap());
+        [5000, 4096, 1 << 20].into_iter().for_each(|page| tree.union(Vpn::new(page)).unwrap());
+        assert!(tree.check() && tree.free != 0 && tree.fresh < tree.nodes);
+        tree
+    }
+
+    /// The nodes of each level, the lowest first.
+    fn levels(tree: &SparseTree<Vec<u64>>) -> Vec<Vec<usize>> {
+        let mut levels = vec![vec![0]];
+        while levels.len() < tree.depth {
+            let of = |&node: &usize| -> Vec<usize> {
+                let used = (0..64).filter(move |slot| tree.used(node) >> slot & 1 == 1);
+                used.map(|slot| tree.words[SparseTree::<Vec<u64>>::at(node, slot)] as usize)
+                    .collect()
+            };
+            let below = levels[0].iter().flat_map(of).collect();
+            levels.insert(0, below);
+        }
+        levels
+    }
+
+    /// What is changed in a node above the lowest, or which of the lowest's slots are used.
+    #[test]
+    fn every_flipped_bit_of_an_upper_node_is_found() {
+        let sound = tree();
+        let levels = levels(&sound);
+        assert!(levels[0].len() > 3 && levels[1].len() > 2);
+        let mut flips = 0;
+        for (level, node) in
+            (0..).zip(&levels).flat_map(|(l, nodes)| nodes.iter().map(move |&n| (l, n)))
+        {
+            let first = node * NODE_WORDS;
+            let slots = (0..64).filter(|slot| sound.used(node) >> slot & 1 == 1);
+            // A slot of the lowest level that is not used may come to be, and one that is may have other starts.
+            let mut words: Vec<usize> = if level == 0 { Vec::new() } else { vec![first] };
+            if level > 0 {
+                words.extend(slots.map(|slot| first + 1 + slot));
+            }
+            for bit in words.into_iter().flat_map(|word| (0..64).map(move |bit| (word, bit))) {
+                let mut tree = sound.clone();
+                tree.words[bit.0] ^= 1 << bit.1;
+                assert!(!tree.check(), "level {level}, node {node}, {bit:?}");
+                flips += 1;
+            }
+        }
+        assert!(flips > 600);
+    }
+
+    #[test]
+    fn each_invariant_is_looked_at() {
+        let sound = tree();
+        let lowest = levels(&sound)[0].clone();
+        let at = SparseTree::<Vec<u64>>::at;
+        let broken = |change: &dyn Fn(&mut SparseTree<Vec<u64>>)| {
+            let mut tree = sound.clone();
+            change(&mut tree);
+            !tree.check()
+        };
+        // A node without a slot, a slot without a start, no start at page 0.
+        for &node in &lowest {
+            assert!(broken(&|tree| tree.words[node * NODE_WORDS] = 0), "{node}");
+            let slot = sound.used(node).trailing_zeros() as usize;
+            assert!(broken(&|tree| tree.words[at(node, slot)] = 0), "{node}");
+        }
+        assert!(broken(&|tree| tree.words[at(lowest[0], 0)] &= !1));
+        // Of the free list every link, and where it begins.
+        for other in (0..sound.nodes + 2).filter(|&other| other != sound.free) {
+            assert!(broken(&|tree| tree.free = other), "{other}");
+        }
+        let next = sound.words[at(sound.free, 0)];
+        for other in (0..sound.nodes as u64 + 2).filter(|&other| other != next) {
+            assert!(broken(&|tree| tree.words[at(sound.free, 0)] = other), "{other}");
+        }
+        // Counts that are one off.
+        assert!(broken(&|tree| tree.fresh += 1) && broken(&|tree| tree.fresh -= 1));
+        assert!(broken(&|tree| tree.free_nodes += 1) && broken(&|tree| tree.free_nodes -= 1));
+        assert!(broken(&|tree| tree.nodes += 1) && broken(&|tree| tree.nodes -= 1));
+        // A full pool is no fault.
+        let words = SparseTree::words_needed(24, 2);
+        let mut full = SparseTree::new(24, vec![0; words]).unwrap();
+        full.split(Vpn::new(1 << 20)).unwrap();
+        assert!(full.check() && full.free_nodes() == 0);
     }
 }

@@ -248,6 +248,9 @@ enum State {
 /// over first are forgotten.
 pub const AVOIDED_MAX: usize = 8;
 
+/// No bank: bank 0 would take each such place when it fails, beside its own.
+const NO_BANK: usize = usize::MAX;
+
 /// The parts of [`settle_ns`](MigrationConfig::settle_ns) of which each has its own maximum.
 pub const PEAKS: usize = 8;
 
@@ -307,7 +310,7 @@ enum Moved {
 pub struct Daemon {
     config: MigrationConfig,
     state: State,
-    /// Banks that failed, and until when each is left alone.
+    /// Banks that failed, and until when each is left alone; [`NO_BANK`] where none is remembered.
     avoided: [(usize, u64); AVOIDED_MAX],
     peaks: Peaks,
     statistics: MigrationStatistics,
@@ -319,7 +322,7 @@ impl Daemon {
         Self {
             config,
             state: State::Waiting { until_ns: 0 },
-            avoided: [(0, 0); AVOIDED_MAX],
+            avoided: [(NO_BANK, 0); AVOIDED_MAX],
             peaks: Peaks::new(config.settle_ns),
             statistics: MigrationStatistics {
                 scans: 0,

@@ -5,6 +5,8 @@
 //! memory of a machine, [`relocate`] the owners of its frames.
 
 pub mod daemon;
+#[cfg(test)]
+mod daemon_model;
 pub mod relocate;
 pub mod units;
 

@@ -106,7 +106,7 @@ where
         let mut next = head;
         while next < head + mapped.frames() {
             match movable(self.holders, Pfn::new(next))? {
-                Some((start, order)) if start.raw() >= head => {
+                Some((start, order)) if start.raw() == next => {
                     next = start.raw() + order.frames();
                 }
                 // Freed while a mapping leads there, or two blocks that overlap.

@@ -534,7 +534,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let pieces = leaf.order.frames() >> entry_order.k();
         let piece = at.raw() / view.format().entry_bytes() % pieces;
         let frame = leaf.frame + (piece << entry_order.k());
-        let parts = self.parts_below(level, Leaf { order: entry_order, frame, ..leaf });
+        let parts = self.parts_below(level, Leaf { frame, ..leaf });
         let mask = compared(parts.format);
         if (view.read(table)? ^ parts.word) & mask != 0 {
             return Ok(true);

@@ -1,10 +1,21 @@
 //! Reservations against a model of plain sets, operation by operation: random
 //! mixes under shortage, and all sequences of small cases.
 
+extern crate std;
+
+use std::string::String;
+use std::vec::Vec;
+use std::{eprintln, format, println, vec};
+
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::BuddyConfig;
-use swath_frame::testing::reservations::{
+
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::buddy::BuddyConfig;
+use crate::hardening::{Checked, Hardening, Trusting};
+use crate::map::{ByteRange, MemoryMap};
+use crate::reserve::Reservations;
+use crate::testing::reservations::{
     Model, Op, Pool, agree, agree_on, apply, levels, pool, random_op,
 };
 
@@ -23,8 +34,7 @@ fn at<T>(place: impl FnOnce() -> String, step: impl FnOnce() -> T) -> T {
     }
 }
 
-#[test]
-fn equals_the_model_on_random_mixes() {
+fn equals_the_model<H: Hardening>(seeds: core::ops::Range<u64>) {
     let cases: &[(&[u8], &[u8])] = &[
         (&[1], &[]),
         (&[3], &[1, 2]),
@@ -36,7 +46,7 @@ fn equals_the_model_on_random_mixes() {
         (&[1, 3, 4], &[]),
         (&[2, 3, 5, 7], &[1]),
     ];
-    for seed in 0..24 {
+    for seed in seeds {
         for &(orders, suborders) in cases {
             let levels = levels(orders, suborders);
             let mut random = Random::new(seed);
@@ -47,7 +57,7 @@ fn equals_the_model_on_random_mixes() {
             let areas = [first, second];
             let config = [BuddyConfig::BBS, BuddyConfig::PBS_ARMV7, BuddyConfig::PBS_ARMV8]
                 [seed as usize % 3];
-            let mut pool = pool(&areas, config, levels);
+            let mut pool = pool::<H>(&areas, config, levels);
             let mut model = Model::new(&areas, levels);
             let (mut now, pressure) = (0, random.below(12));
             for step in 0..400 {
@@ -64,6 +74,16 @@ fn equals_the_model_on_random_mixes() {
             }
         }
     }
+}
+
+#[test]
+fn equals_the_model_on_random_mixes() {
+    equals_the_model::<Trusting>(0..9);
+}
+
+#[test]
+fn the_checked_tier_equals_the_model_on_random_mixes() {
+    equals_the_model::<Checked>(16..25);
 }
 
 /// All sequences of `ops` up to `depth`, from a state on; how many.
@@ -154,4 +174,82 @@ fn all_sequences_of_a_small_case_of_two_levels() {
     }
     println!("{sequences} sequences");
     assert!(sequences > 150_000);
+}
+
+/// Pages whose numbers take all bits, few of them and many.
+#[test]
+fn pages_of_large_numbers_are_released() {
+    let areas = [extent(8, 24)];
+    for (at, pages) in [
+        (1 << 61, (1 << 61)..(1 << 61) + 1),
+        ((1 << 61) + 7, (1 << 61) + 7..(1 << 61) + 9),
+        (1 << 63, 0..u64::MAX),
+        (u64::MAX - 9, u64::MAX - 16..u64::MAX),
+        (u64::MAX - 9, 1..u64::MAX - 14),
+    ] {
+        let levels = levels(&[3], &[]);
+        let mut pool = pool::<Trusting>(&areas, BuddyConfig::BBS, levels);
+        let mut model = Model::new(&areas, levels);
+        let (object, first) = (7, at & !7);
+        let populate = |index| Op::Populate { object, index, bounds: first..first + 8, now: 1 };
+        for op in [populate(at), Op::Release(6, pages.clone()), Op::Release(7, pages.clone())] {
+            apply(&mut pool, &mut model, &op);
+            agree(&pool, &model);
+        }
+        assert_eq!(pool.reservations(), 0, "{pages:?}");
+    }
+}
+
+/// An allocator whose aligned blocks are not of its memory.
+struct Astray(u64);
+
+impl FrameAllocator for Astray {
+    fn allocate_block(&mut self, _: u64) -> Option<Extent> {
+        None
+    }
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        Ok(extent(self.0, order.frames()))
+    }
+    fn free(&mut self, _: Extent) -> Result<(), FrameFreeError> {
+        Ok(())
+    }
+    fn free_frames(&self) -> u64 {
+        64
+    }
+    fn total_frames(&self) -> u64 {
+        64
+    }
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        visit(extent(64, 64));
+    }
+}
+
+/// Reserves over memory of 64 frames from the 64th on, where a block begins at a frame.
+fn astray(start: u64) {
+    let mut areas = [Extent::default()];
+    let map = MemoryMap::new(&[ByteRange::of_frames(extent(64, 64))], &mut areas).unwrap();
+    let levels = levels(&[3], &[]);
+    let words = Reservations::<Astray, Vec<u64>>::storage_words(&map, levels);
+    let mut pool = Reservations::<_, _>::new(&map, levels, Astray(start), vec![0; words]).unwrap();
+    let _ = pool.populate(1, 0, 0..8, 0);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic = "other frames than the map"]
+fn frames_before_the_map_are_not_reserved() {
+    astray(56);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic = "other frames than the map"]
+fn frames_behind_the_map_are_not_reserved() {
+    astray(128);
+}
+
+#[test]
+fn frames_at_the_ends_of_the_map_are_reserved() {
+    astray(64);
+    astray(120);
 }
