@@ -87,6 +87,9 @@ pub struct Superblock {
     pub(crate) free: [Shared64; WORDS],
 }
 
+/// Words of free slots that are sooner read than all are written.
+const FEW_WORDS: u32 = 16;
+
 /// The slots that a superblock collected.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Collected {
@@ -227,6 +230,22 @@ impl Superblock {
     /// summary of returned slots stay: a list may still hold the unit from an
     /// earlier use.
     pub(crate) fn begin(&self, class: usize, owner: Owner) {
+        self.left.store(0, Relaxed);
+        self.mark.store(0, Relaxed);
+        self.set_full(false);
+        self.open.store(OPEN[class], Relaxed);
+        // As it still stands where a superblock of this class has ended: the longer its slots, the fewer words tell.
+        let is_laid = OPEN[class].count_ones() <= FEW_WORDS
+            && self.class() == Some(class)
+            && self.has_all_free(class);
+        if !is_laid {
+            self.lay(class);
+        }
+        self.set_owner(owner);
+    }
+
+    /// Sets the layout of a superblock of `class`, and the bits of its free slots, which are all.
+    fn lay(&self, class: usize) {
         let SuperblockLayout { slots, inverse, twos, units, shift, .. } = LAYOUTS[class];
         self.slots.store(slots, Relaxed);
         self.inverse.store(inverse, Relaxed);
@@ -234,14 +253,9 @@ impl Superblock {
         self.class.store(class as u8, Relaxed);
         self.shift.store(shift as u8, Relaxed);
         self.units.store(units, Relaxed);
-        self.left.store(0, Relaxed);
-        self.mark.store(0, Relaxed);
-        self.set_full(false);
         for (word, &starts) in self.free.iter().zip(&STARTS[class]) {
             word.store(starts, Relaxed);
         }
-        self.open.store(OPEN[class], Relaxed);
-        self.set_owner(owner);
     }
 
     /// The position of what begins so many granules after the superblock does.
@@ -272,7 +286,9 @@ impl Superblock {
 
     /// Returns true if the bits of free slots say that all slots of this class are.
     pub(crate) fn has_all_free(&self, class: usize) -> bool {
-        let mut words = self.free.iter().zip(&STARTS[class]);
+        let words = self.free.iter().zip(&STARTS[class]);
+        // Slots lie from the first word on.
+        let mut words = words.take(64 - OPEN[class].leading_zeros() as usize);
         words.all(|(word, starts)| word.load(Relaxed) & starts == *starts)
     }
 
