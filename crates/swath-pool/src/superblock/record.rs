@@ -47,12 +47,10 @@ use crate::superblock::returned::Returned;
 /// The record of one unit: storage that the caller supplies, one for each unit of
 /// the arena. All zeroes is a valid and the initial value.
 ///
-/// Invariants, for the first unit of a superblock: a word of `free` that is not
-/// zero has its bit in `open`; no slot is both free and live or returned, except after a
-/// double free that met a return under way; `left + mark` is the number of slots
-/// that are not free, except for a current superblock, which is not counted;
-/// and those that came back to the
-/// global heap's superblock count as in use until it reads its list.
+/// Invariants, for the first unit of a superblock: a word of `free` that is not zero has its bit in `open`; no slot is both
+/// free and live or returned, except after a double free that met a return under way; `left + mark` is the number of slots
+/// that are not free, except for a current superblock, which is not counted; and those that came back to the global
+/// heap's superblock count as in use until it reads its list.
 #[repr(C, align(64))]
 pub struct Superblock {
     // What every thread reads.
@@ -86,9 +84,6 @@ pub struct Superblock {
     _owned: u32,
     pub(crate) free: [Shared64; WORDS],
 }
-
-/// Words of free slots that are sooner read than all are written.
-const FEW_WORDS: u32 = 16;
 
 /// The slots that a superblock collected.
 #[derive(Clone, Copy, Default)]
@@ -135,9 +130,8 @@ impl Superblock {
         (self.state.fetch_or(0, AcqRel) >> 32) as u32
     }
 
-    /// Relaxed: a thread that frees a slot of it has it from one that saw the
-    /// superblock made, and an owner that changes meanwhile is noticed by who
-    /// reads the list.
+    /// Relaxed: a thread that frees a slot of it has it from one that saw the superblock made, and an owner that changes
+    /// meanwhile is noticed by who reads the list.
     #[inline]
     pub(crate) fn owner(&self) -> Owner {
         Owner(self.state.load(Relaxed) as u32)
@@ -226,19 +220,16 @@ impl Superblock {
         self.set_owner(Owner::SEGMENT);
     }
 
-    /// Begins a superblock of `class` with all slots free. The link and the
-    /// summary of returned slots stay: a list may still hold the unit from an
-    /// earlier use.
+    /// Begins a superblock of `class` with all slots free. The link and the summary of returned slots stay: a list may still
+    /// hold the unit from an earlier use.
     pub(crate) fn begin(&self, class: usize, owner: Owner) {
         self.left.store(0, Relaxed);
         self.mark.store(0, Relaxed);
         self.set_full(false);
         self.open.store(OPEN[class], Relaxed);
-        // As it still stands where a superblock of this class has ended: the longer its slots, the fewer words tell.
-        let is_laid = OPEN[class].count_ones() <= FEW_WORDS
-            && self.class() == Some(class)
-            && self.has_all_free(class);
-        if !is_laid {
+        // Where one of this class has ended it is still laid so: of longer slots, a few words tell.
+        let is_told = OPEN[class].count_ones() <= 16;
+        if !(is_told && self.class() == Some(class) && self.has_all_free(class)) {
             self.lay(class);
         }
         self.set_owner(owner);
@@ -286,9 +277,8 @@ impl Superblock {
 
     /// Returns true if the bits of free slots say that all slots of this class are.
     pub(crate) fn has_all_free(&self, class: usize) -> bool {
-        let words = self.free.iter().zip(&STARTS[class]);
-        // Slots lie from the first word on.
-        let mut words = words.take(64 - OPEN[class].leading_zeros() as usize);
+        let all = u64::BITS - OPEN[class].leading_zeros();
+        let mut words = self.free.iter().zip(&STARTS[class]).take(all as usize);
         words.all(|(word, starts)| word.load(Relaxed) & starts == *starts)
     }
 
@@ -328,8 +318,7 @@ impl Superblock {
         Ok((state >> 32 == 0).then_some(Owner(state as u32)))
     }
 
-    /// Leaves the list and returns the summary of the words that have bits. Only
-    /// after the link was read.
+    /// Leaves the list and returns the summary of the words that have bits. Only after the link was read.
     pub(crate) fn leave_list(&self) -> u32 {
         (self.state.fetch_and(u64::from(u32::MAX), AcqRel) >> 32) as u32
     }
