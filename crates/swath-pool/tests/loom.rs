@@ -534,3 +534,38 @@ fn a_segment_comes_back_late_while_others_gather() {
         checked.expect_empty();
     });
 }
+
+/// A heap keeps the unit of a superblock without a slot in use and begins one in it again, while another heap wants all
+/// units there are: as above.
+#[test]
+fn a_kept_superblock_is_gathered_while_its_heap_begins_it_again() {
+    explore(Some(2), || {
+        let checked = Checked::new(3, 2, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let mut blocks: Vec<_> = (0..17).map(|_| heap.allocate(LONG, 16).unwrap()).collect();
+        // Two of the second superblock stay at hand, and none of the first.
+        let first = blocks.drain(8..10).collect::<Vec<_>>().into_iter().chain(blocks.drain(..8));
+        // SAFETY: not used after.
+        first.for_each(|block| unsafe { heap.free(block).unwrap() });
+        assert_eq!(checked.pool().stats().cached_bytes, UNIT_BYTES as u64);
+        let other = Arc::clone(&checked);
+        let taker = thread::spawn(move || {
+            let mut heap = other.pool().attach().unwrap();
+            let unit = heap.allocate(UNIT_BYTES, 16).map(Sent);
+            if let Ok(unit) = unit {
+                // SAFETY: not used after.
+                unsafe { heap.free(unit.0).unwrap() };
+            }
+            other.pool().purge_all();
+        });
+        // Two at hand, seven of the third, and one of the first if its unit is still there.
+        let again: Vec<_> = (0..10).map_while(|_| heap.allocate(LONG, 16).ok()).collect();
+        assert!(again.len() >= 9);
+        // SAFETY: as above.
+        again.into_iter().chain(blocks).for_each(|block| unsafe { heap.free(block).unwrap() });
+        taker.join().unwrap();
+        checked.pool().check().unwrap();
+        drop(heap);
+        checked.expect_empty();
+    });
+}

@@ -12,7 +12,7 @@
 //! the lowest, so that an empty cache needs no test of its own.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::AtomicU16;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, class_of};
@@ -36,8 +36,9 @@ const CACHE_BYTES: usize =
 // From any top on: its own two words, and the three of the next entry.
 const _: () = assert!(cfg!(loom) || CACHE_BYTES >= TOP_BYTES_MAX + 2 * ENTRY_BYTES);
 
-/// Bins, of which only the first ones have a class: any byte is the number of one.
-const BINS: usize = 1 << u8::BITS;
+/// Bins, of which only the first ones have a class: any byte is the number of one. The model checker, whose stacks have
+/// no room for so many, has no byte that was overwritten.
+const BINS: usize = if cfg!(loom) { 1 << 7 } else { 1 << u8::BITS };
 
 /// The bin of requests for no bytes: it is no class's, and has no owner and no entry.
 const NOTHING: usize = BINS - 1;
@@ -58,10 +59,10 @@ struct Place {
 const fn entries_of(class: usize) -> usize {
     let entries = match LAYOUTS[class].size {
         0..=128 => 128,
-        129..=512 => 40,
-        513..=2048 => 16,
-        2049..=8192 => 24,
-        _ => 18,
+        129..=512 => 36,
+        513..=2048 => 28,
+        2049..=8192 => 22,
+        _ => 16,
     };
     if entries < ENTRIES_MAX { entries } else { ENTRIES_MAX }
 }
@@ -121,8 +122,10 @@ pub(crate) struct Caches {
     entries: UnsafeCell<[u64; CACHE_BYTES / 8]>,
     /// For each class the owner word of the heap's superblocks.
     owners: UnsafeCell<[u64; BINS]>,
-    /// For each class the bytes from the first entry of all to its top one.
-    tops: UnsafeCell<[u16; BINS]>,
+    /// For each class the bytes from the first entry of all to its top one, for which 16 bits have room. Words of 32, each
+    /// read once by a call and written once, as every call waits for what the one before wrote: a processor passes 16 bits,
+    /// or a sum made in memory, on later.
+    tops: UnsafeCell<[u32; BINS]>,
     /// The granule of the slot that was last put back as the first free one of its word. Any number may stand here.
     last: UnsafeCell<usize>,
 }
@@ -161,32 +164,36 @@ impl Caches {
         unsafe { (*self.owners.get())[usize::from(class)] }
     }
 
+    /// The word of a class's top.
+    #[inline(always)]
+    pub(crate) fn whole_top(&self, class: u8) -> u32 {
+        self.top_word(class).load(Relaxed)
+    }
+
+    /// A top as an atomic word, though no other thread is here: so that a compiler neither narrows a load nor does it twice.
+    #[inline(always)]
+    fn top_word(&self, class: u8) -> &AtomicU32 {
+        let top = self.tops.get().cast::<u32>().wrapping_add(usize::from(class));
+        // SAFETY: one of the tops, of this thread alone.
+        unsafe { AtomicU32::from_ptr(top) }
+    }
+
+    /// Where a class's top entry lies. Of a top that was overwritten it is some place.
     #[inline(always)]
     pub(crate) fn top(&self, class: u8) -> u16 {
-        // SAFETY: this thread has the heap.
-        unsafe { (*self.tops.get())[usize::from(class)] }
+        self.whole_top(class) as u16
     }
 
     #[inline(always)]
     fn set_top(&self, class: u8, top: u16) {
         // SAFETY: this thread has the heap.
-        unsafe { (*self.tops.get())[usize::from(class)] = top };
+        unsafe { (*self.tops.get())[usize::from(class)] = top.into() };
     }
 
-    /// The top entry was taken.
+    /// The top entry was taken, of a class whose top has this [word](Self::whole_top).
     #[inline(always)]
-    pub(crate) fn pop(&self, class: u8) {
-        self.move_top(class, (ENTRY_BYTES as u16).wrapping_neg());
-    }
-
-    /// Adds to a top where it lies: an atomic load and store, though no other thread is here, as a compiler
-    /// keeps them apart from the read before.
-    #[inline(always)]
-    fn move_top(&self, class: u8, steps: u16) {
-        let top = self.tops.get().cast::<u16>().wrapping_add(usize::from(class));
-        // SAFETY: one of the tops, of this thread alone.
-        let top = unsafe { AtomicU16::from_ptr(top) };
-        top.store(top.load(Relaxed).wrapping_add(steps), Relaxed);
+    pub(crate) fn pop_from(&self, class: u8, whole: u32) {
+        self.top_word(class).store(whole.wrapping_sub(ENTRY_BYTES as u32), Relaxed);
     }
 
     #[inline(always)]
@@ -239,13 +246,15 @@ impl Caches {
     /// Puts a slot on top, and returns true, if there is room for it.
     #[inline(always)]
     pub(crate) fn push(&self, class: u8, entry: CachedSlot) -> bool {
-        if !self.has_room(class) {
+        let whole = self.whole_top(class);
+        let next = usize::from(whole as u16) + ENTRY_BYTES;
+        // SAFETY: the third word of an entry beyond the top.
+        if unsafe { self.at(next).add(2).read_unaligned() } != 0 {
             return false;
         }
-        let top = usize::from(self.top(class)) + ENTRY_BYTES;
-        self.move_top(class, ENTRY_BYTES as u16);
+        self.top_word(class).store(whole.wrapping_add(ENTRY_BYTES as u32), Relaxed);
         // SAFETY: an entry beyond the top.
-        unsafe { self.write(top, entry) };
+        unsafe { self.write(next, entry) };
         true
     }
 
@@ -259,9 +268,9 @@ impl Caches {
     /// Number of entries of a class; `None` if its top was overwritten.
     pub(crate) fn len(&self, class: usize) -> Option<usize> {
         let Place { below, entries } = PLACES[class];
-        let bytes = usize::from(self.top(class as u8).checked_sub(below)?);
+        let bytes = self.whole_top(class as u8).checked_sub(below.into())? as usize;
         let len = bytes / ENTRY_BYTES;
-        (bytes % ENTRY_BYTES == 0 && len <= usize::from(entries)).then_some(len)
+        (bytes.is_multiple_of(ENTRY_BYTES) && len <= usize::from(entries)).then_some(len)
     }
 
     /// The entry at `index` from the lowest on.
@@ -278,7 +287,7 @@ impl Caches {
     #[inline(always)]
     pub(crate) fn leave_out(&self, class: usize) -> bool {
         // As nearly always.
-        self.top(class as u8) != PLACES[class].below && self.leave_out_one(class)
+        self.whole_top(class as u8) != PLACES[class].below.into() && self.leave_out_one(class)
     }
 
     #[inline(never)]
@@ -445,7 +454,7 @@ mod tests {
         }
         let entries = |size: usize| PLACES[class_of(size)].entries;
         let sizes = [16, 128, 144, 512, 576, 2048, 2304, 8192, 9216, SLOT_BYTES_MAX];
-        assert_eq!(sizes.map(entries), [128, 128, 40, 40, 16, 16, 24, 24, 18, 18]);
+        assert_eq!(sizes.map(entries), [128, 128, 36, 36, 28, 28, 22, 22, 16, 16]);
         assert!((0..CLASSES).all(|class| 2 * Caches::half(class) == PLACES[class].entries.into()));
         // Below a class's lowest entry is a place that is no other's.
         for (class, next) in
@@ -473,7 +482,7 @@ mod tests {
                 assert!(caches.is_marked(class));
                 for granule in 1..=taken {
                     assert_eq!(top(&caches, class), Some(slot(granule)), "class {class}");
-                    caches.pop(class as u8);
+                    caches.pop_from(class as u8, caches.whole_top(class as u8));
                 }
                 assert_eq!(top(&caches, class), None);
             }
@@ -510,7 +519,7 @@ mod tests {
             }
             for granule in left {
                 assert_eq!(top(&caches, class), Some(slot(granule)), "class {class}");
-                caches.pop(class as u8);
+                caches.pop_from(class as u8, caches.whole_top(class as u8));
             }
             assert_eq!((top(&caches, class), caches.len(class)), (None, Some(0)));
         }
@@ -538,7 +547,7 @@ mod tests {
             assert!(drained.into_iter().eq((1..=entries).step_by(2).map(slot)), "class {class}");
             for granule in (1..=entries / 2).rev().map(|half| 2 * half) {
                 assert_eq!(top(&caches, class), Some(slot(granule)), "class {class}");
-                caches.pop(class as u8);
+                caches.pop_from(class as u8, caches.whole_top(class as u8));
             }
             assert_eq!((top(&caches, class), caches.len(class)), (None, Some(0)));
             assert!(caches.is_marked(class));
@@ -561,14 +570,15 @@ mod tests {
                 caches
             };
             let own = |slot: CachedSlot| (class * 64 + 1..class * 64 + 4).contains(&slot.granule);
-            for bit in 0..16 {
+            for bit in 0..32 {
                 let caches = fill();
-                caches.set_top(class as u8, caches.top(class as u8) ^ 1 << bit);
+                let whole = caches.whole_top(class as u8);
+                caches.top_word(class as u8).store(whole ^ 1 << bit, Relaxed);
                 assert!(top(&caches, class).is_none_or(own), "class {class}, bit {bit} of the top");
                 // What is pushed there is what comes back.
                 if caches.push(class as u8, slot(9999)) {
                     assert_eq!(top(&caches, class), Some(slot(9999)));
-                    caches.pop(class as u8);
+                    caches.pop_from(class as u8, caches.whole_top(class as u8));
                 }
                 assert!(top(&caches, class).is_none_or(own), "class {class}, bit {bit} of the top");
             }

@@ -1,4 +1,4 @@
-//! Segments that a heap keeps after their free, for its next ones: without them each large request
+//! Units that a heap keeps after their free, for its next segments and superblocks: without them each large request
 //! and each free would take the pool's lock, and the lines under it would go from processor
 //! to processor.
 //!

@@ -326,10 +326,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             // What was overwritten is left out.
             superblock.owner() == owner && superblock.class() == Some(class)
         });
-        let index = if let Some(index) = listed {
-            index
-        } else {
-            self.pool.acquire_superblock(class, owner)?
+        let kept = || self.begin_kept(class, owner);
+        let index = match listed.or_else(kept) {
+            Some(index) => index,
+            None => self.pool.acquire_superblock(class, owner)?,
         };
         superblocks[index as usize].stop_count();
         self.slot.current[class].set(index);
@@ -541,7 +541,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let superblock = &self.pool.superblocks()[index as usize];
         // By their count and by their bits: then none is at hand.
         if superblock.used() == 0 && superblock.has_all_free(class) {
-            return self.pool.receive_locked(index);
+            if !self.keep_units(class, index) {
+                self.pool.receive_locked(index);
+            }
+            return;
         }
         let owner = self.owner(class);
         self.slot.caches.drain(class, |entry| {
@@ -553,6 +556,29 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             is_in
         });
         self.pool.receive_locked(index);
+    }
+
+    /// Ends a superblock of this heap without a slot in use or at hand, which is in no list, keeps its units and returns
+    /// true, if there is room for them: a thread that makes and frees many blocks in turn would else take the lock for
+    /// each superblock, and get those that another one has just had. Else nothing has changed.
+    fn keep_units(&self, class: usize, index: u32) -> bool {
+        // Those of segments would be taken for ones with guards.
+        if self.pool.options().guard_segments {
+            return false;
+        }
+        let (short, units) = (&self.slot.kept.short, LAYOUTS[class].units);
+        let end = || {
+            self.pool.end_superblock(index, units);
+            Some(index)
+        };
+        short.keep(units, end) || (short.count() && short.keep(units, end))
+    }
+
+    /// Begins a superblock of `class` in units that the heap has kept.
+    fn begin_kept(&self, class: usize, owner: Owner) -> Option<u32> {
+        let first = self.slot.kept.short.take(LAYOUTS[class].units as usize)?;
+        self.pool.begin_superblock(first, class, owner);
+        Some(first)
     }
 
     /// Collects what other threads returned; O(r) for r slots.
@@ -629,11 +655,27 @@ fn set_free_below(
         return caches.set_below(class, index, bounded, slots);
     }
     let is_free = |slot: &CachedSlot| {
+        fetch_ahead(slot, LAYOUTS[class].size);
         // SAFETY: the slots are those of a superblock of the class: they lie in the arena.
         let word = unsafe { live.word_unchecked(slot.granule) }.load(Relaxed);
         word >> (slot.granule % LIVE_BITS) & 1 == 0
     };
     caches.set_below(class, index, bounded, slots.filter(is_free))
+}
+
+/// Has the processor fetch the first line of a slot that is soon handed out: those of longer slots lie too far apart for it
+/// to foresee them.
+#[inline(always)]
+fn fetch_ahead(slot: &CachedSlot, slot_bytes: u32) {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse", not(miri)))]
+    if slot_bytes > 512 {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let line = core::ptr::without_provenance(slot.address);
+        // SAFETY: a hint, of any address, which reads nothing for the program; the processor has the instruction.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse", not(miri))))]
+    let _ = (slot, slot_bytes);
 }
 
 impl<L: RawMutex, S: SegmentSource> Drop for LocalHeap<'_, '_, L, S> {

@@ -1,5 +1,5 @@
-//! Short segments that a heap keeps after their free, by their length: the next one of that length is taken
-//! without a lock or a search.
+//! Short segments that a heap keeps after their free, and superblocks none of whose slots is in use any more, by their
+//! length: the next segment or superblock of that length is taken without a lock or a search.
 //!
 //! A stack of runs for each length, and beside it a pocket: of the shorter lengths the run that comes goes there, and the
 //! one before it onto the stack, from which all are taken. So who frees a segment twice, or uses it after, does not meet

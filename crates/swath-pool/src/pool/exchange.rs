@@ -95,11 +95,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             superblocks[index as usize].set_owner(OVERWRITTEN);
             return;
         };
-        self.close_front(index);
         let units = LAYOUTS[class].units;
-        for superblock in superblocks.iter().skip(index as usize).take(units as usize) {
-            superblock.set_owner(Owner::FREE);
-        }
+        self.end_superblock(index, units);
         global.release(index, units);
     }
 
@@ -129,18 +126,31 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                     self.lock().release(first, units);
                     return None;
                 }
-                let superblocks = self.superblocks();
-                for distance in 1..units {
-                    superblocks[(first + distance) as usize].set_owner(Owner::inner(distance));
-                }
-                superblocks[first as usize].begin(class, owner);
-                self.open_front(first);
+                self.begin_superblock(first, class, owner);
                 return Some(first);
             }
             if !self.gather(&mut global) {
                 return None;
             }
         }
+    }
+
+    /// Begins a superblock of `class` from unit `first` on, whose units are the caller's alone.
+    pub(crate) fn begin_superblock(&self, first: u32, class: usize, owner: Owner) {
+        let superblocks = self.superblocks();
+        for distance in 1..LAYOUTS[class].units {
+            superblocks[(first + distance) as usize].set_owner(Owner::inner(distance));
+        }
+        superblocks[first as usize].begin(class, owner);
+        self.open_front(first);
+    }
+
+    /// Ends a superblock of so many units without a slot in use or at hand, which is in no list: they are the caller's
+    /// alone then.
+    pub(crate) fn end_superblock(&self, index: u32, units: u32) {
+        self.close_front(index);
+        let superblocks = self.superblocks().iter().skip(index as usize).take(units as usize);
+        superblocks.for_each(|superblock| superblock.set_owner(Owner::FREE));
     }
 
     /// Lets the front of a superblock's owner, the caller, free slots of it, if no returned ones wait.

@@ -3,7 +3,7 @@
 use crate::superblock::class::CLASSES;
 
 /// The owner and role of a unit, in one number. It changes only under the pool's lock, except that
-/// segments begin and end where their units are one thread's alone.
+/// segments and superblocks begin and end where their units are one thread's alone.
 ///
 /// A superblock's has its heap, its class and the parity of both: by one comparison a heap sees that a
 /// superblock is its own and of what class, and no flipped bit makes it another's or of another class.

@@ -47,12 +47,10 @@ use crate::superblock::returned::Returned;
 /// The record of one unit: storage that the caller supplies, one for each unit of
 /// the arena. All zeroes is a valid and the initial value.
 ///
-/// Invariants, for the first unit of a superblock: a word of `free` that is not
-/// zero has its bit in `open`; no slot is both free and live or returned, except after a
-/// double free that met a return under way; `left + mark` is the number of slots
-/// that are not free, except for a current superblock, which is not counted;
-/// and those that came back to the
-/// global heap's superblock count as in use until it reads its list.
+/// Invariants, for the first unit of a superblock: a word of `free` that is not zero has its bit in `open`; no slot is both
+/// free and live or returned, except after a double free that met a return under way; `left + mark` is the number of slots
+/// that are not free, except for a current superblock, which is not counted; and those that came back to the global
+/// heap's superblock count as in use until it reads its list.
 #[repr(C, align(64))]
 pub struct Superblock {
     // What every thread reads.
@@ -132,9 +130,8 @@ impl Superblock {
         (self.state.fetch_or(0, AcqRel) >> 32) as u32
     }
 
-    /// Relaxed: a thread that frees a slot of it has it from one that saw the
-    /// superblock made, and an owner that changes meanwhile is noticed by who
-    /// reads the list.
+    /// Relaxed: a thread that frees a slot of it has it from one that saw the superblock made, and an owner that changes
+    /// meanwhile is noticed by who reads the list.
     #[inline]
     pub(crate) fn owner(&self) -> Owner {
         Owner(self.state.load(Relaxed) as u32)
@@ -223,10 +220,23 @@ impl Superblock {
         self.set_owner(Owner::SEGMENT);
     }
 
-    /// Begins a superblock of `class` with all slots free. The link and the
-    /// summary of returned slots stay: a list may still hold the unit from an
-    /// earlier use.
+    /// Begins a superblock of `class` with all slots free. The link and the summary of returned slots stay: a list may still
+    /// hold the unit from an earlier use.
     pub(crate) fn begin(&self, class: usize, owner: Owner) {
+        self.left.store(0, Relaxed);
+        self.mark.store(0, Relaxed);
+        self.set_full(false);
+        self.open.store(OPEN[class], Relaxed);
+        // Where one of this class has ended it is still laid so: of longer slots, a few words tell.
+        let is_told = OPEN[class].count_ones() <= 16;
+        if !(is_told && self.class() == Some(class) && self.has_all_free(class)) {
+            self.lay(class);
+        }
+        self.set_owner(owner);
+    }
+
+    /// Sets the layout of a superblock of `class`, and the bits of its free slots, which are all.
+    fn lay(&self, class: usize) {
         let SuperblockLayout { slots, inverse, twos, units, shift, .. } = LAYOUTS[class];
         self.slots.store(slots, Relaxed);
         self.inverse.store(inverse, Relaxed);
@@ -234,14 +244,9 @@ impl Superblock {
         self.class.store(class as u8, Relaxed);
         self.shift.store(shift as u8, Relaxed);
         self.units.store(units, Relaxed);
-        self.left.store(0, Relaxed);
-        self.mark.store(0, Relaxed);
-        self.set_full(false);
         for (word, &starts) in self.free.iter().zip(&STARTS[class]) {
             word.store(starts, Relaxed);
         }
-        self.open.store(OPEN[class], Relaxed);
-        self.set_owner(owner);
     }
 
     /// The position of what begins so many granules after the superblock does.
@@ -272,7 +277,8 @@ impl Superblock {
 
     /// Returns true if the bits of free slots say that all slots of this class are.
     pub(crate) fn has_all_free(&self, class: usize) -> bool {
-        let mut words = self.free.iter().zip(&STARTS[class]);
+        let all = u64::BITS - OPEN[class].leading_zeros();
+        let mut words = self.free.iter().zip(&STARTS[class]).take(all as usize);
         words.all(|(word, starts)| word.load(Relaxed) & starts == *starts)
     }
 
@@ -312,8 +318,7 @@ impl Superblock {
         Ok((state >> 32 == 0).then_some(Owner(state as u32)))
     }
 
-    /// Leaves the list and returns the summary of the words that have bits. Only
-    /// after the link was read.
+    /// Leaves the list and returns the summary of the words that have bits. Only after the link was read.
     pub(crate) fn leave_list(&self) -> u32 {
         (self.state.fetch_and(u64::from(u32::MAX), AcqRel) >> 32) as u32
     }
