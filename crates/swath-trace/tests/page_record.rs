@@ -4,7 +4,8 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use swath_trace::pages::{
     BUFFER_KIB, PageRecordError, PageRecordOptions, PageRecording, record_pages, usual_tracefs,
@@ -90,14 +91,29 @@ fn this_machine() {
     assert_eq!(recording.exit.code(), Some(1));
     assert!(PageReader::open(&output).unwrap().head().whole_system);
 
+    // One that is cut has what there was until then.
+    let (cut, ready) = (dir.path().join("cut.swpages"), dir.path().join("ready"));
+    let script = format!("echo > {}; exec sleep 1000", ready.display());
+    let cancel = AtomicBool::new(false);
+    let recording = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ready.exists() {
+                thread::yield_now();
+            }
+            cancel.store(true, Ordering::Relaxed);
+        });
+        run(&["sh", "-c", &script], &cut, false, &usual_tracefs(), Some(&cancel)).unwrap()
+    });
+    assert!(recording.is_cut && !recording.exit.success());
+    let events = PageReader::open(&cut).unwrap().map(Result::unwrap).count() as u64;
+    assert_eq!(events, recording.events);
+    fs::remove_file(cut).unwrap();
+    fs::remove_file(ready).unwrap();
+
     // Whatever goes wrong leaves the old file, nothing beside it, no instance.
     let before = fs::read(&output).unwrap();
     let error = run(&["/no/such/program"], &output, false, &usual_tracefs(), None).unwrap_err();
     assert!(matches!(error, PageRecordError::Command { .. }), "{error}");
-    let cancel = AtomicBool::new(true);
-    let error =
-        run(&["sleep", "1000"], &output, false, &usual_tracefs(), Some(&cancel)).unwrap_err();
-    assert!(matches!(error, PageRecordError::Cancelled), "{error}");
     let error = run(&["true"], Path::new("/no/such/directory/file"), false, &usual_tracefs(), None)
         .unwrap_err();
     assert!(matches!(error, PageRecordError::Output { .. }), "{error}");

@@ -292,5 +292,8 @@ fn record_pages(
         recording.file_bytes,
         out.display()
     );
+    if recording.is_cut {
+        return Err(Failure::new(130, "interrupted: the file has what there was until then"));
+    }
     Ok(exit_code(Some(recording.exit)))
 }

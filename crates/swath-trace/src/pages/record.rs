@@ -38,7 +38,7 @@ pub struct PageRecordOptions<'a> {
     pub level: i32,
     /// Places where tracefs may be mounted; the first that is there is used.
     pub tracefs: &'a [PathBuf],
-    /// Set by a handler of Ctrl-C: the command is ended, and there is no file.
+    /// Set by a handler of Ctrl-C: the command is ended, and the file has what there was until then.
     pub cancel: Option<&'a AtomicBool>,
     /// Told the events so far, now and then.
     pub progress: &'a mut dyn FnMut(u64),
@@ -66,6 +66,8 @@ pub struct PageRecording {
     pub file_bytes: u64,
     /// Status with which the command ended.
     pub exit: ExitStatus,
+    /// True if it was ended before its own end, by [`PageRecordOptions::cancel`].
+    pub is_cut: bool,
 }
 
 /// Reasons why nothing was recorded; no file is left, and an older one is untouched.
@@ -141,7 +143,7 @@ pub enum PageRecordError {
         /// Status with which it ended.
         status: ExitStatus,
     },
-    /// Ctrl-C.
+    /// Ctrl-C before any event.
     #[error("cancelled")]
     Cancelled,
     /// A file of tracefs could not be read or written.
@@ -257,8 +259,8 @@ mod system {
         ),
     ];
 
-    /// Events, lost ones by processor, microseconds, and how the command ended.
-    type Outcome = (u64, Vec<u64>, u64, ExitStatus);
+    /// Events, lost ones by processor, microseconds, how the command ended, and if it was cut.
+    type Outcome = (u64, Vec<u64>, u64, ExitStatus, bool);
 
     pub(crate) fn record(
         command: &[OsString],
@@ -279,13 +281,13 @@ mod system {
             let writer = PageWriter::new(file, &head, options.level)?;
             run(command, &mut instance, writer, options)
         });
-        let (events, lost, duration_us, exit) = recorded.map_err(|error| match error {
+        let (events, lost, duration_us, exit, is_cut) = recorded.map_err(|error| match error {
             PageRecordError::Io { source } => failed(source),
             error => error,
         })?;
         let file_bytes = fs::metadata(output).map_err(failed)?.len();
         let lost = lost.iter().sum();
-        Ok(PageRecording { events, lost, duration_us, file_bytes, exit })
+        Ok(PageRecording { events, lost, duration_us, file_bytes, exit, is_cut })
     }
 
     /// A command that does not outlive its guard.
@@ -319,30 +321,34 @@ mod system {
         let system = |call| move |source| PageRecordError::System { call, source };
         let (ended, end) = io::pipe().map_err(system("pipe"))?;
         close_after(&running.0, end).map_err(system("thread"))?;
-        loop {
+        let is_cut = loop {
             if cancelled(options.cancel) {
-                return Err(PageRecordError::Cancelled);
+                running.0.kill().map_err(system("kill"))?;
+                break true;
             }
             let over = instance.wait(&ended).map_err(system("poll"))?;
             let until = instance.read(&mut merge)?;
             merge.write(until)?;
             (options.progress)(merge.writer.count());
             if over {
-                break;
+                break false;
             }
-        }
+        };
         let status = running.0.wait().map_err(system("wait"))?;
         instance.put("tracing_on", "0")?;
         instance.read(&mut merge)?;
         merge.write(u64::MAX)?;
         let lost = instance.lost()?;
         let (events, duration_us) = (merge.writer.count(), merge.last_us);
+        if events == 0 && is_cut {
+            return Err(PageRecordError::Cancelled);
+        }
         if events == 0 {
             return Err(PageRecordError::NothingRecorded { program, status });
         }
         merge.writer.finish(&lost)?;
         (options.progress)(events);
-        Ok((events, lost, duration_us, status))
+        Ok((events, lost, duration_us, status, is_cut))
     }
 
     /// Events of all processors on their way into the file.
