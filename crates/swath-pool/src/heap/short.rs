@@ -228,4 +228,25 @@ mod tests {
             assert_eq!(taken, [1, 2, 3], "bit {bit}");
         }
     }
+
+    #[test]
+    fn one_free_of_256_is_slow() {
+        let short = ShortRuns::new();
+        let slow: Vec<u32> = (1..1000).filter(|_| !short.is_quick()).collect();
+        assert_eq!(slow, [256, 512, 768]);
+    }
+
+    #[test]
+    fn a_word_that_was_overwritten_is_told() {
+        let short = ShortRuns::new();
+        assert!(!short.is_overwritten() && short.keep(16, || Some(7)));
+        let run = &short.words[15][0];
+        for bit in 0..64 {
+            let word = run.load(Relaxed);
+            run.store(word ^ 1 << bit, Relaxed);
+            assert!(short.is_overwritten() && short.runs().next().is_none(), "bit {bit}");
+            run.store(word, Relaxed);
+            assert!(!short.is_overwritten());
+        }
+    }
 }
