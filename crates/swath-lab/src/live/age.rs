@@ -262,7 +262,7 @@ fn lock(path: &Path) -> Result<File, LiveError> {
     }
 }
 
-/// What would be held: the frames by which memory has more free ones than the target, after the checks that
+/// The frames that would be held: those by which memory has more free ones than the target, after the checks that
 /// [`age`] begins with. Nothing is changed. O(1).
 ///
 /// # Errors

@@ -56,7 +56,7 @@ pub enum LiveError {
         /// Frames that are, or that the kernel would give up.
         available: u64,
     },
-    /// What is held does not add up.
+    /// Shares of what is held that do not add up.
     #[error("the shares of the kernel's pages and of pinned ones are more than all together")]
     Shares,
     /// Another run brings memory into a shape.

@@ -32,7 +32,7 @@ nix::ioctl_readwrite!(pagemap_scan, b'f', 16, pm_scan_arg);
 
 /// Pages that follow one another in frames that follow one another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
+pub(crate) struct PageRun {
     /// The first page, by its number.
     pub(crate) page: u64,
     /// Its frame; 0 without the right to see it.
@@ -72,7 +72,7 @@ impl PageMap {
     pub(crate) fn anonymous(
         &mut self,
         pages: Range<u64>,
-        each: &mut dyn FnMut(Run),
+        each: &mut dyn FnMut(PageRun),
     ) -> io::Result<()> {
         let mut next = pages.start;
         while let Some((page, is_huge)) = self.next_anonymous(next..pages.end)? {
@@ -84,7 +84,7 @@ impl PageMap {
             if words.is_empty() {
                 break; // The process has ended.
             }
-            let mut run = Run { page, frame: 0, count: 0, is_huge };
+            let mut run = PageRun { page, frame: 0, count: 0, is_huge };
             for (page, word) in (page..).zip(words.iter().map(|word| u64::from_ne_bytes(*word))) {
                 if word & (PRESENT | FILE) != PRESENT {
                     continue;
@@ -92,7 +92,7 @@ impl PageMap {
                 let frame = word & FRAME;
                 if (page, frame) != (run.page + run.count, run.frame + run.count) || frame == 0 {
                     tell(run, each);
-                    run = Run { page, frame, count: 0, is_huge };
+                    run = PageRun { page, frame, count: 0, is_huge };
                 }
                 run.count += if is_huge { end - page } else { 1 };
             }
@@ -144,7 +144,7 @@ impl PageMap {
     }
 }
 
-fn tell(run: Run, each: &mut dyn FnMut(Run)) {
+fn tell(run: PageRun, each: &mut dyn FnMut(PageRun)) {
     if run.count > 0 {
         each(run);
     }
@@ -157,7 +157,7 @@ mod unit {
     const PATH: &str = "/proc/self/pagemap";
 
     /// Pages of a reservation of 1 GiB, of which every 3,000th is in memory and 700 in a row are.
-    fn runs(can_scan: bool) -> (u64, Vec<Run>) {
+    fn runs(can_scan: bool) -> (u64, Vec<PageRun>) {
         let mut sparse = vec![0u8; 1 << 30];
         let first = sparse.as_ptr() as u64 / BASE_PAGE_BYTES + 1;
         let pages = sparse.len() as u64 / BASE_PAGE_BYTES - 2;
