@@ -58,17 +58,20 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         });
         (memory, joined)
     });
-    let largest = || {
+    let largest = |memory: Option<&MachineMemory>| {
         let mut processes = processes.transpose().map_err(failed)?;
         if let Some(processes) = &mut processes {
             processes.seen.truncate(args.processes);
+            if let Some(memory) = memory {
+                processes.judge(memory);
+            }
         }
         Ok::<_, Failure>(processes)
     };
     match memory {
         Ok(memory) if args.watch => watch(memory, args.json),
         Ok(memory) => {
-            let (live, processes) = (Live::read().map_err(failed)?, largest()?);
+            let (live, processes) = (Live::read().map_err(failed)?, largest(Some(&memory))?);
             print(&View::of(&memory, &live), processes.as_ref(), args.json);
             Ok(())
         }
@@ -76,7 +79,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         Err(error @ CaptureError::NotPermitted { .. }) if !args.watch => {
             let zones = free_blocks(Path::new(PROC)).map_err(failed)?;
             let heap = DeviceHeap::read(Path::new(PROC)).map_err(failed)?;
-            print_lists(&error, &zones, largest()?.as_ref(), heap.as_ref(), args.json);
+            print_lists(&error, &zones, largest(None)?.as_ref(), heap.as_ref(), args.json);
             Ok(())
         }
         Err(error) => Err(failed(error)),
@@ -384,7 +387,7 @@ fn print_lists(
 fn print_processes(processes: Option<&Processes>) {
     let Some(processes) = processes else { return };
     say!("");
-    let head = ["memory", "huge", "runs", "in 2 MiB", "longest"];
+    let head = ["memory", "huge", "runs", "in 2 MiB", "longest", "in way of", "alone"];
     let head = head.map(|word| format!("{word:>10}")).concat();
     say!("{:24}{head}  control group", "anonymous memory of");
     for memory in &processes.seen {
@@ -398,12 +401,21 @@ fn print_processes(processes: Option<&Processes>) {
             None => ["hidden"; 3].map(str::to_owned),
         };
         let [count, long, longest] = runs;
+        let way =
+            memory.in_the_way.map(|way| [way.places, way.alone].map(|count| count.to_string()));
+        let [places, alone] = way.unwrap_or_else(|| ["hidden"; 2].map(str::to_owned));
         say!(
-            "  {name:22}{:>10}{:>10}{count:>10}{long:>10}{longest:>10}  {}",
+            "  {name:22}{:>10}{:>10}{count:>10}{long:>10}{longest:>10}{places:>10}{alone:>10}  {}",
             bytes(memory.pages),
             bytes(memory.huge_pages),
             memory.cgroup
         );
+    }
+    if processes.seen.iter().any(|memory| memory.in_the_way.is_some()) {
+        say!(
+            "  (in way of: pages of 2 MiB that could be had if its frames in them were moved, and perhaps others';"
+        );
+        say!("  alone: of these, pages with no others')");
     }
     if processes.hidden > 0 {
         say!("  and {} that this user may not look into", processes.hidden);

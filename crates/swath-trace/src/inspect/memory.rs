@@ -61,6 +61,14 @@ impl Unit {
             || is_whole(FrameKind::LargeFolio) && (folios == 0 || self.folios[FOLIO_ORDER_MAX] == 1)
     }
 
+    /// Returns the frames to be moved for the unit to be free: in use, and of kinds that can be; `None` if it
+    /// is free or in use as one, or has others.
+    pub fn frames_to_move(&self) -> Option<u64> {
+        let can_move: u64 = FrameKind::MOVABLE.into_iter().map(|kind| self.count(kind)).sum();
+        let is_rest_free = self.count(FrameKind::Free) + can_move == HUGE_FRAMES;
+        (can_move > 0 && is_rest_free && !self.is_huge()).then_some(can_move)
+    }
+
     /// Returns true if no frame of the unit has a mark.
     pub fn is_unmarked(&self) -> bool {
         self.count(FrameKind::Unknown) == HUGE_FRAMES
@@ -210,6 +218,12 @@ impl MachineMemory {
     /// Returns the units, ascending.
     pub fn units(&self) -> &[Unit] {
         &self.units
+    }
+
+    /// Returns the unit of a number, if there is RAM in it. O(log units).
+    pub fn unit(&self, number: u64) -> Option<&Unit> {
+        let at = self.units.binary_search_by_key(&number, |unit| unit.number).ok()?;
+        self.units.get(at)
     }
 
     /// Returns the units whose first frame lies in the range of frames. O(log units).

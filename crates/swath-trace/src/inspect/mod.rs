@@ -19,5 +19,5 @@ mod unmarked;
 pub use device_heap::{DeviceHeap, HeapArea};
 pub use huge::{Blocker, GIGANTIC_FRAMES, HugePages};
 pub use memory::{HUGE_FRAMES, MachineMemory, Unit};
-pub use processes::{ProcessMemory, Processes, processes};
+pub use processes::{InTheWay, ProcessMemory, Processes, processes};
 pub use unmarked::{BlockTypes, KernelSums, Unmarked, block_types};

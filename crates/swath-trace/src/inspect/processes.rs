@@ -1,8 +1,12 @@
 //! The anonymous memory of processes: how long its runs of frames are.
 
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
 use serde::Serialize;
 
 use crate::histogram::Histogram;
+use crate::inspect::memory::{HUGE_FRAMES, MachineMemory, Unit};
 use crate::machine::CaptureError;
 
 /// Anonymous memory of one process.
@@ -21,6 +25,34 @@ pub struct ProcessMemory {
     /// The lengths of its runs: pages that follow one another in frames that follow one another,
     /// of any alignment. Nothing without the right to see frame numbers (`CAP_SYS_ADMIN`).
     pub runs: Option<Histogram>,
+    /// The huge pages that it is in the way of, once [`judge`](Processes::judge) has told.
+    pub in_the_way: Option<InTheWay>,
+    /// Its pages in each unit.
+    #[serde(skip)]
+    units: Units,
+}
+
+/// Pages of 2 MiB that could be had but for frames that can be moved, some of them a process's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct InTheWay {
+    /// Such pages with frames of the process.
+    pub places: u64,
+    /// Of these the pages in which no frame is in use but the process's.
+    pub alone: u64,
+}
+
+impl ProcessMemory {
+    /// What it is in the way of. O(u·log U) for the u units of 2 MiB that it has pages in, and U of the machine.
+    fn judged(&self, memory: &MachineMemory) -> InTheWay {
+        let mut found = InTheWay::default();
+        for (&number, &pages) in &self.units.counts {
+            if let Some(used) = memory.unit(number).and_then(Unit::frames_to_move) {
+                found.places += 1;
+                found.alone += u64::from(pages >= used);
+            }
+        }
+        found
+    }
 }
 
 /// Processes with anonymous memory, and how many others this user may not look into.
@@ -30,6 +62,16 @@ pub struct Processes {
     pub seen: Vec<ProcessMemory>,
     /// Those that this user may not look into.
     pub hidden: u64,
+}
+
+impl Processes {
+    /// Tells for each process which of these huge pages it is in the way of, where its frames are known. The
+    /// two looks were not at one moment: it is right but for what has changed between them.
+    pub fn judge(&mut self, memory: &MachineMemory) {
+        for process in self.seen.iter_mut().filter(|process| process.runs.is_some()) {
+            process.in_the_way = Some(process.judged(memory));
+        }
+    }
 }
 
 /// Looks at every process of this machine. O(pages of memory in use); a process that ends
@@ -56,7 +98,7 @@ mod linux {
     use procfs::{ProcError, ProcResult};
     use swath_arch::BASE_PAGE_BYTES;
 
-    use super::{ProcessMemory, Processes, RunLengths};
+    use super::{ProcessMemory, Processes, RunLengths, Units};
     use crate::inspect::pagemap::PageMap;
 
     pub(super) fn processes() -> ProcResult<Processes> {
@@ -86,7 +128,7 @@ mod linux {
         let group = groups.iter().find(|group| group.hierarchy == 0).or(groups.first());
         let cgroup = group.map(|group| group.pathname.clone()).unwrap_or_default();
         let (mut pages, mut huge_pages) = (0, 0);
-        let mut runs = RunLengths::default();
+        let (mut runs, mut units) = (RunLengths::default(), Units::default());
         let mut table = PageMap::open(format!("/proc/{}/pagemap", process.pid()).as_ref())?;
         // What the kernel sums up of an area takes it as long as the area's words, so it is asked
         // only where all words of an area that has any anonymous page have to be read.
@@ -105,9 +147,11 @@ mod linux {
                 pages += run.count;
                 huge_pages += if run.is_huge { run.count } else { 0 };
                 runs.add(run.page, run.frame, run.count);
+                units.add(run.frame, run.count);
             })?;
         }
-        Ok(ProcessMemory { pid: process.pid(), name, cgroup, pages, huge_pages, runs: runs.end() })
+        let (pid, runs) = (process.pid(), runs.end());
+        Ok(ProcessMemory { pid, name, cgroup, pages, huge_pages, runs, in_the_way: None, units })
     }
 
     /// Returns false of shared areas, of those that the kernel lends, and of a device's, whose frames
@@ -124,6 +168,24 @@ mod linux {
                 MMapPath::Path(path) => !is_device(path),
                 _ => true,
             }
+    }
+}
+
+/// Pages of a process in units of 2 MiB.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Units {
+    counts: HashMap<u64, u64, RandomState>,
+}
+
+impl Units {
+    fn add(&mut self, frame: u64, count: u64) {
+        let (mut at, end) = (frame, frame.saturating_add(count));
+        while at < end {
+            let unit = at / HUGE_FRAMES;
+            let part = (HUGE_FRAMES - at % HUGE_FRAMES).min(end - at);
+            *self.counts.entry(unit).or_default() += part;
+            at += part;
+        }
     }
 }
 
@@ -177,6 +239,49 @@ mod unit {
         let mut runs = RunLengths::default();
         (1..100).for_each(|page| runs.add(page, 0, 1));
         assert_eq!(runs.end(), None);
+    }
+
+    #[test]
+    fn a_process_is_in_the_way_where_nothing_else_is() {
+        use swath_arch::PhysAddr;
+
+        use crate::machine::FrameKind::{Anon, File, Free, LargeFolio, Slab};
+        use crate::machine::{MachineFacts, RamRange, Snapshot};
+        // Its own alone; beside a file's; beside slab; a huge page; half of the RAM of a unit.
+        let kinds = [
+            (Free, 500),
+            (Anon, 12),
+            (Anon, 8),
+            (File, 2),
+            (Free, 502),
+            (Anon, 511),
+            (Slab, 1),
+            (LargeFolio, 512),
+            (Anon, 256),
+        ];
+        let frames = kinds.iter().map(|&(_, count)| count).sum::<u64>();
+        let ram = RamRange { start: PhysAddr::new(0), len_bytes: frames * BASE_PAGE_BYTES };
+        let snapshot = Snapshot::new(MachineFacts::default(), vec![ram], kinds).unwrap();
+        let mut units = Units::default();
+        // A run from one unit into the next, and what has no RAM.
+        [(500, 20), (1024, 511), (1536, 512), (2048, 256), (1 << 40, 3)]
+            .into_iter()
+            .for_each(|(frame, count)| units.add(frame, count));
+        let process = ProcessMemory {
+            pid: 1,
+            name: "it".into(),
+            cgroup: "/".into(),
+            pages: 0,
+            huge_pages: 0,
+            runs: Some(Histogram::default()),
+            in_the_way: None,
+            units,
+        };
+        let hidden = ProcessMemory { runs: None, ..process.clone() };
+        let mut processes = Processes { seen: vec![process, hidden], hidden: 0 };
+        processes.judge(&MachineMemory::of(&snapshot));
+        assert_eq!(processes.seen[0].in_the_way, Some(InTheWay { places: 2, alone: 1 }));
+        assert_eq!(processes.seen[1].in_the_way, None);
     }
 
     #[cfg(target_os = "linux")]
