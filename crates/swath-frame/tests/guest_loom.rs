@@ -38,17 +38,21 @@ impl Memory {
     }
 }
 
+/// The allocator with which each guest begins. It is made outside of the checker, whose threads have stacks of 32 KiB.
+fn allocator(all: Extent) -> PageBuddy<Vec<u64>> {
+    let mut areas = [Extent::default()];
+    let map = MemoryMap::new(&[ByteRange::of_frames(all)], &mut areas).unwrap();
+    let config = BuddyConfig::BBS;
+    let words = vec![0; PageBuddy::<Vec<u64>>::storage_words(&map, config)];
+    PageBuddy::<_>::new(&map, config, words).unwrap()
+}
+
 /// `takes` units are taken by the host, which gives one of them again if `unasked`, and what it is asked for if
 /// `gives`, while the guest takes and frees frames.
 fn explore(takes: usize, gives: bool, unasked: bool) {
+    let all = Extent::new(Pfn::new(0), UNITS * UNIT_FRAMES);
+    let allocator = allocator(all);
     loom::model(move || {
-        let all = Extent::new(Pfn::new(0), UNITS * UNIT_FRAMES);
-        let mut areas = [Extent::default()];
-        let map = MemoryMap::new(&[ByteRange::of_frames(all)], &mut areas).unwrap();
-        let config = BuddyConfig::BBS;
-        let words = vec![0; PageBuddy::<Vec<u64>>::storage_words(&map, config)];
-        let allocator = PageBuddy::<_>::new(&map, config, words).unwrap();
-
         let words: Vec<_> = (0..SharedUnits::words_len(all)).map(|_| AtomicU32::new(0)).collect();
         let units = SharedUnits::new(all, Vec::leak(words)).unwrap();
         let memory = Arc::new(Memory([UnsafeCell::new(true), UnsafeCell::new(true)]));
@@ -63,7 +67,7 @@ fn explore(takes: usize, gives: bool, unasked: bool) {
             }
             gives
         };
-        let mut guest = Guest::new(allocator, units, install).unwrap();
+        let mut guest = Guest::new(allocator.clone(), units, install).unwrap();
         let host_memory = Arc::clone(&memory);
         let host = thread::spawn(move || {
             let _host = lock.lock().unwrap();
