@@ -123,7 +123,8 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageBuddy<W, R, H> {
 
     /// An allocator for the frames of `map`, all of them free. Overwrites
     /// what `storage` holds; words beyond
-    /// [`storage_words`](Self::storage_words) are room for areas that come late. O(words).
+    /// [`storage_words`](Self::storage_words) are room for areas that come late. O(words); up to 20 KiB
+    /// of stack, as the struct, of 5 KiB, is handed on by value.
     ///
     /// # Errors
     /// [`BuildError`] if `storage` is too small, or the map's span too long

@@ -9,7 +9,7 @@ use swath_arch::{Extent, Pfn};
 
 use crate::histogram::Histogram;
 use crate::inspect::free_blocks::largest_free_blocks;
-use crate::machine::record::{Frames, read_facts, read_ranges};
+use crate::machine::record::{Frames, read_facts, read_ranges, read_zones};
 use crate::machine::{CaptureError, FrameKind, MachineFacts, RamRange, Snapshot, classify};
 
 /// Frames of a unit: a huge page of 2 MiB.
@@ -203,7 +203,7 @@ impl MachineMemory {
         })?;
         // Programs that end meanwhile fill the lists of processors with frames that were seen in use.
         if which.len() == self.units.len() {
-            facts.raise_lists(&read_facts(proc)?);
+            facts.raise_lists(&read_zones(proc)?);
         }
         self.units.splice(which, units);
         self.facts = facts;

@@ -52,10 +52,10 @@ pub struct MachineFacts {
 impl MachineFacts {
     /// Takes over the frames in the lists of processors where a later account has more of them. Frames that are read
     /// one after the other, between the two, may have lain there at any time.
-    pub(crate) fn raise_lists(&mut self, later: &Self) {
+    pub(crate) fn raise_lists(&mut self, later: &[ZoneFacts]) {
         for zone in &mut self.zones {
             let is_same = |other: &&ZoneFacts| (other.node, &other.name) == (zone.node, &zone.name);
-            if let Some(other) = later.zones.iter().find(is_same) {
+            if let Some(other) = later.iter().find(is_same) {
                 zone.per_cpu_frames = zone.per_cpu_frames.max(other.per_cpu_frames);
             }
         }
@@ -136,7 +136,7 @@ mod unit {
             |zones: &[ZoneFacts]| MachineFacts { zones: zones.to_vec(), ..MachineFacts::default() };
         let mut before =
             facts(&[zone(0, "DMA32", 7), zone(0, "Normal", 100), zone(1, "Normal", 9)]);
-        before.raise_lists(&facts(&[zone(0, "Normal", 400), zone(0, "DMA32", 3)]));
+        before.raise_lists(&[zone(0, "Normal", 400), zone(0, "DMA32", 3)]);
         assert_eq!(
             before.zones.iter().map(|zone| zone.per_cpu_frames).collect::<Vec<_>>(),
             [7, 400, 9]

@@ -368,14 +368,19 @@ fn parse_iomem(text: &str, path: &Path) -> Result<Vec<RamRange>, CaptureError> {
 pub(crate) fn read_facts(proc: &Path) -> Result<MachineFacts, CaptureError> {
     let release = text(&proc.join("sys/kernel/osrelease"))?;
     let [total_frames, free_frames] = memory_frames(proc, ["MemTotal:", "MemFree:"])?;
-    let zoneinfo = proc.join("zoneinfo");
     Ok(MachineFacts {
         kernel_release: release.trim().to_owned(),
         total_frames,
         free_frames,
         buddy_frames: free_blocks(proc)?.iter().map(|zone| zone.of_order(0)).sum(),
-        zones: parse_zoneinfo(&text(&zoneinfo)?, &zoneinfo)?,
+        zones: read_zones(proc)?,
     })
+}
+
+/// The zones of the machine whose `/proc` stands at `proc`.
+pub(crate) fn read_zones(proc: &Path) -> Result<Vec<ZoneFacts>, CaptureError> {
+    let zoneinfo = proc.join("zoneinfo");
+    parse_zoneinfo(&text(&zoneinfo)?, &zoneinfo)
 }
 
 /// The frames that the kernel counts as free, by the `meminfo` of the `/proc` that stands at
