@@ -93,9 +93,10 @@ fn free_in_zone(
         }
         left = free;
         let wrong = (left.len() as u64).saturating_sub(count);
-        // Each further frame would find fewer still of those that are wrong; of few it may be chance.
+        // Each further frame would find fewer still of those that are wrong, and a frame far from the one
+        // before takes as long as ten in a row; of few it may be chance.
         let found = before - left.len() as u64;
-        if wrong == 0 || found < wrong / 8 && wrong > count / 64 {
+        if wrong == 0 || found < wrong / 2 && wrong > count / 64 {
             break;
         }
     }

@@ -15,7 +15,7 @@ use crate::machine::{CaptureError, FrameKind, MachineFacts, RamRange, Snapshot, 
 /// Frames of a unit: a huge page of 2 MiB.
 pub const HUGE_FRAMES: u64 = 512;
 
-/// Units that a thread reads at a time: 256 KiB of the kernel's table, the time of some milliseconds.
+/// Units that a thread takes at a time: 256 KiB of the kernel's table, the time of some milliseconds.
 const UNITS_AT_ONCE: usize = 64;
 
 /// Flags of the first and the further frames of a folio of several.
@@ -153,10 +153,9 @@ impl MachineMemory {
     /// As [`read`](Self::read).
     pub fn read_from(proc: &Path) -> Result<Self, CaptureError> {
         let ranges = read_ranges(proc)?;
-        let (units, facts) = (units(&ranges), MachineFacts::default());
-        let mut memory = Self { facts, ranges, units, proc: Some(proc.to_owned()) };
-        memory.read_again(0..memory.units.len())?;
-        Ok(memory)
+        let mut units = units(&ranges);
+        let facts = read_all(proc, &ranges, &mut units)?;
+        Ok(Self { facts, ranges, units, proc: Some(proc.to_owned()) })
     }
 
     /// Reads units of the running machine anew, and the kernel's own account; those of a snapshot
@@ -169,44 +168,16 @@ impl MachineMemory {
     /// If there are no such units.
     pub fn read_again(&mut self, which: Range<usize>) -> Result<(), CaptureError> {
         let Some(proc) = &self.proc else { return Ok(()) };
-        let ranges = self.ranges.as_slice();
-        let mut facts = read_facts(proc)?;
         let mut units: Vec<_> =
             self.units[which.clone()].iter().map(|unit| Unit::new(unit.number)).collect();
-        if which.len() == self.units.len() {
-            for block in largest_free_blocks(proc, &facts, ranges)? {
-                add_free(&mut units, block);
-            }
-        }
-        // A part that is free takes several times as long as one that is not: who is done takes the next.
-        let parts = Mutex::new(units.chunks_mut(UNITS_AT_ONCE));
-        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let work = || {
-            let mut frames = Frames::open(proc)?;
-            while let Some(part) = next() {
-                read_units(&mut frames, ranges, part)?;
-            }
-            Ok(())
+        self.facts = if which.len() == self.units.len() {
+            read_all(proc, &self.ranges, &mut units)?
+        } else {
+            let facts = read_facts(proc)?;
+            read_parts(proc, &self.ranges, &mut units)?;
+            facts
         };
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        thread::scope(|scope| {
-            let others: Vec<_> = (1..workers.min(which.len().div_ceil(UNITS_AT_ONCE)))
-                // Without a further thread the others read more.
-                .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
-                .collect();
-            let mine = work();
-            let joined = others.into_iter().map(|thread| match thread.join() {
-                Ok(done) => done,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            joined.fold(mine, Result::and)
-        })?;
-        // Programs that end meanwhile fill the lists of processors with frames that were seen in use.
-        if which.len() == self.units.len() {
-            facts.raise_lists(&read_zones(proc)?);
-        }
         self.units.splice(which, units);
-        self.facts = facts;
         Ok(())
     }
 
@@ -305,14 +276,62 @@ fn add_free(units: &mut [Unit], block: Extent) {
 
 /// The units in which RAM lies.
 fn units(ranges: &[RamRange]) -> Vec<Unit> {
-    let mut units: Vec<Unit> = Vec::new();
-    for frames in ranges.iter().map(|range| range.frames()).filter(|frames| !frames.is_empty()) {
-        let first = frames.start.raw() / HUGE_FRAMES;
-        let last = (frames.end().raw() - 1) / HUGE_FRAMES;
+    let within = || ranges.iter().map(|range| range.frames()).filter(|frames| !frames.is_empty());
+    let ends = |frames: Extent| {
+        (frames.start.raw() / HUGE_FRAMES, (frames.end().raw() - 1) / HUGE_FRAMES)
+    };
+    // Memory never touched before may cost a guest far more than what is written to it.
+    let most: u64 = within().map(ends).map(|(first, last)| last - first + 1).sum();
+    let mut units: Vec<Unit> = Vec::with_capacity(most as usize);
+    for (first, last) in within().map(ends) {
         let next = units.last().map_or(0, |unit| unit.number + 1);
         units.extend((first.max(next)..=last).map(Unit::new));
     }
     units
+}
+
+/// Reads all units of the machine, ascending and empty so far, and the kernel's own account.
+fn read_all(
+    proc: &Path,
+    ranges: &[RamRange],
+    units: &mut [Unit],
+) -> Result<MachineFacts, CaptureError> {
+    let mut facts = read_facts(proc)?;
+    for block in largest_free_blocks(proc, &facts, ranges)? {
+        add_free(units, block);
+    }
+    read_parts(proc, ranges, units)?;
+    // Programs that end meanwhile fill the lists of processors with frames that were seen in use.
+    facts.raise_lists(&read_zones(proc)?);
+    Ok(facts)
+}
+
+/// Reads those of the units, ascending, that are not known already, by as many threads as there are processors.
+fn read_parts(proc: &Path, ranges: &[RamRange], units: &mut [Unit]) -> Result<(), CaptureError> {
+    let count = units.len();
+    // A part that is free takes several times as long as one that is not: who is done takes the next.
+    let parts = Mutex::new(units.chunks_mut(UNITS_AT_ONCE));
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        let mut frames = Frames::open(proc)?;
+        while let Some(part) = next() {
+            read_units(&mut frames, ranges, part)?;
+        }
+        Ok(())
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..workers.min(count.div_ceil(UNITS_AT_ONCE)))
+            // Without a further thread the others read more.
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
+            .collect();
+        let mine = work();
+        let joined = others.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.fold(mine, Result::and)
+    })
 }
 
 /// Reads those of the units, ascending, that are not known already.
