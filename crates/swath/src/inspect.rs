@@ -45,18 +45,22 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let failed = |error: CaptureError| Failure::new(1, error);
-    // The processes' tables are walked beside the frames, of which another thread takes more then.
-    let (memory, processes) = thread::scope(|scope| {
-        let begun = || thread::Builder::new().spawn_scoped(scope, processes);
-        let begun = (args.processes > 0 && !args.watch).then(begun);
+    if args.watch {
+        return watch(MachineMemory::read().map_err(failed)?, args.json);
+    }
+    // The kernel's lists and the processes' tables are walked beside the frames, of which another
+    // thread takes more then.
+    let walk = || (Live::read(), (args.processes > 0).then(processes));
+    let (memory, (live, processes)) = thread::scope(|scope| {
+        let walking = thread::Builder::new().spawn_scoped(scope, walk);
         let memory = MachineMemory::read();
-        let joined = begun.map(|thread| match thread.map(thread::ScopedJoinHandle::join) {
-            Ok(Ok(processes)) => processes,
+        let walked = match walking.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(walked)) => walked,
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
             // There is no thread for them: one after the other.
-            Err(_) => processes(),
-        });
-        (memory, joined)
+            Err(_) => walk(),
+        };
+        (memory, walked)
     });
     let largest = |memory: Option<&MachineMemory>| {
         let mut processes = processes.transpose().map_err(failed)?;
@@ -69,14 +73,13 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         Ok::<_, Failure>(processes)
     };
     match memory {
-        Ok(memory) if args.watch => watch(memory, args.json),
         Ok(memory) => {
-            let (live, processes) = (Live::read().map_err(failed)?, largest(Some(&memory))?);
+            let (live, processes) = (live.map_err(failed)?, largest(Some(&memory))?);
             print(&View::of(&memory, &live), processes.as_ref(), args.json);
             Ok(())
         }
         // What the kernel tells everybody.
-        Err(error @ CaptureError::NotPermitted { .. }) if !args.watch => {
+        Err(error @ CaptureError::NotPermitted { .. }) => {
             let zones = free_blocks(Path::new(PROC)).map_err(failed)?;
             let heap = DeviceHeap::read(Path::new(PROC)).map_err(failed)?;
             print_lists(&error, &zones, largest(None)?.as_ref(), heap.as_ref(), args.json);

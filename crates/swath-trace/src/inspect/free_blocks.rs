@@ -21,14 +21,28 @@ const ORDER_MAX: u32 = 20;
 /// The most frames of a block that are asked for.
 const ASKED_MAX: u64 = 32;
 
+/// So few blocks that are taken for free wrongly are looked for by one frame after the other.
+const WRONG_FEW: u64 = 32;
+
+/// So many frames are asked for without finding a block that is wrong: 2 ms.
+const IN_VAIN_MAX: u64 = 4096;
+
+/// Blocks of a zone that are asked first, of more.
+const SAMPLE_BLOCKS: usize = 64;
+
+/// The frames of a block by which nearly all that are in use turn out to be, unless memory is free in pieces.
+const TELLING: usize = 4;
+
 /// Returns the free blocks of the largest order of the machine whose `/proc` stands at `proc`,
 /// ascending within a zone: all of a zone's or none.
 ///
 /// All frames of such a block are free, so the true ones are among the aligned blocks of which some
 /// frame is free, whichever. The kernel says how many true ones there are, in `/proc/buddyinfo`:
-/// frame after frame is asked for until as many are left, which then are the true ones. Where more
-/// are left and few of them turn out to be in use, as in memory that is free in pieces, or where the
-/// count has changed meanwhile, nothing is said of the zone. O(blocks of RAM), 32 frames of each at most.
+/// frame after frame is asked for until as many are left, which then are the true ones. A frame far
+/// from the one before takes the kernel as long as ten in a row, so where more are left and few of
+/// them turn out to be in use, as in memory that is free in pieces, which a sample of the blocks
+/// shows, or where the count has changed meanwhile, nothing is said of the zone. O(blocks of RAM),
+/// 32 frames of each at most.
 ///
 /// # Errors
 /// [`CaptureError`].
@@ -82,21 +96,38 @@ fn free_in_zone(
     let mut left: Vec<_> = within.collect();
     // The last frame of the block, of its first half, of the quarters between, and so on.
     let asked = (0..size.min(ASKED_MAX)).map(|i| !i.reverse_bits() >> (u64::BITS - order));
+    let mut is_free = |block: &Extent, offset| {
+        let flags = frames.flags(Pfn::new(block.start.raw() + offset))?;
+        Ok::<_, CaptureError>(classify(flags) == FrameKind::Free)
+    };
+    let sample_step = left.len().div_ceil(SAMPLE_BLOCKS);
+    if sample_step > 1 {
+        for block in left.iter().step_by(sample_step) {
+            for (i, offset) in asked.clone().enumerate() {
+                match is_free(block, offset)? {
+                    true => {}
+                    false if i < TELLING => break,
+                    false => return Ok(Vec::new()),
+                }
+            }
+        }
+    }
+    let mut in_vain = 0;
     for offset in asked {
         let before = left.len() as u64;
         let mut free = Vec::new();
         for block in left {
-            let flags = frames.flags(Pfn::new(block.start.raw() + offset))?;
-            if classify(flags) == FrameKind::Free {
+            if is_free(&block, offset)? {
                 free.push(block);
             }
         }
         left = free;
         let wrong = (left.len() as u64).saturating_sub(count);
-        // Each further frame would find fewer still of those that are wrong, and a frame far from the one
-        // before takes as long as ten in a row; of few it may be chance.
+        // Where a frame finds few of those that are wrong, the next finds fewer still. Of a handful it
+        // is chance.
         let found = before - left.len() as u64;
-        if wrong == 0 || found < wrong / 2 && wrong > count / 64 {
+        in_vain = if found == 0 { in_vain + before } else { 0 };
+        if wrong == 0 || wrong > WRONG_FEW && found < wrong / 3 * 2 || in_vain > IN_VAIN_MAX {
             break;
         }
     }
@@ -169,6 +200,37 @@ mod unit {
         machine.flags[4 * SIZE + 700] = 1 << 7;
         assert_eq!(machine.largest(6), []);
         assert_eq!(machine.largest(0), []);
+    }
+
+    #[test]
+    fn a_sample_shows_memory_that_is_free_in_pieces() {
+        let dir = tempfile::tempdir().unwrap();
+        let (blocks, size) = (200u64, SIZE as u64);
+        let mut flags = vec![BUDDY; blocks as usize * SIZE];
+        let write = |flags: &[u64]| {
+            let bytes: Vec<u8> = flags.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            fs::write(dir.path().join("kpageflags"), bytes).unwrap();
+        };
+        let zone = ZoneFacts { spanned_frames: blocks * size, ..ZoneFacts::default() };
+        let ranges = [RamRange { start: PhysAddr::new(0), len_bytes: (blocks * size) << 12 }];
+        let found = |count| {
+            let mut frames = Frames::open(dir.path()).unwrap();
+            free_in_zone(&mut frames, &zone, &ranges, 10, count).unwrap().len() as u64
+        };
+        // Whole blocks in use, each found by the first frame.
+        for block in (0..blocks as usize).step_by(3) {
+            flags[block * SIZE..(block + 1) * SIZE].fill(1 << 5);
+        }
+        write(&flags);
+        let free = blocks - blocks.div_ceil(3);
+        assert_eq!(found(free), free);
+        // One that only the 32nd frame shows, outside of the sample and in it.
+        flags[5 * SIZE + 31] = 1 << 7;
+        write(&flags);
+        assert_eq!(found(free - 1), free - 1);
+        flags[4 * SIZE + 31] = 1 << 7;
+        write(&flags);
+        assert_eq!(found(free - 2), 0);
     }
 
     #[test]

@@ -215,7 +215,9 @@ impl Frames {
     pub(crate) fn open(proc: &Path) -> Result<Self, CaptureError> {
         let path = proc.join("kpageflags");
         match File::open(&path) {
-            Ok(table) => Ok(Self { path, table, words: vec![0; (CHUNK_FRAMES * WORD_BYTES) as usize] }),
+            Ok(table) => {
+                Ok(Self { path, table, words: vec![0; (CHUNK_FRAMES * WORD_BYTES) as usize] })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(CaptureError::NoPageMonitor { path })
             }
