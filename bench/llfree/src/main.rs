@@ -20,6 +20,7 @@ use crate::patterns::{Pattern, Plan};
 use crate::setup::SpinLock;
 use crate::theirs::Theirs;
 
+mod churn;
 mod contender;
 mod many;
 mod options;
@@ -34,6 +35,8 @@ mod threads;
 // What the other benchmarks use: counting, the lock, the median, random numbers.
 #[path = "../../src/callgrind.rs"]
 mod callgrind;
+#[path = "../../src/frames/churned.rs"]
+mod churned;
 #[allow(dead_code, reason = "this program starts no other than valgrind")]
 #[path = "../../src/failure.rs"]
 mod failure;
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         ["instructions", options @ ..] => {
             Options::parse(options).and_then(|options| instructions(&options))
         }
+        ["churn", options @ ..] => Options::parse(options).and_then(|options| churn::run(&options)),
         ["many", options @ ..] => Options::parse(options).and_then(|options| many::many(&options)),
         options => Options::parse(options).and_then(|options| {
             check(&options)?;

@@ -1,5 +1,7 @@
 //! State that all CPUs share, and how a CPU's areas come from there and go back.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use lock_api::{Mutex, MutexGuard, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
@@ -7,6 +9,12 @@ use crate::allocator::FrameAllocator;
 use crate::front::areas::{AREAS, Areas, SPARE_AREAS, Wrong, runs};
 use crate::front::bits::{BITS, UNIT_FRAMES};
 use crate::front::pages::{HUGE_ORDER, Pages};
+
+// The model checker has to see every atomic access.
+#[cfg(not(loom))]
+use core::sync::atomic::AtomicUsize;
+#[cfg(loom)]
+use loom::sync::atomic::AtomicUsize;
 
 /// Frames of an area that short blocks are cut from: as many as have their bits on one cache
 /// line.
@@ -29,13 +37,44 @@ pub(super) struct Shared<'m, R, A> {
     allocator: Apart<Mutex<R, A>>,
     spare: Apart<Mutex<R, Areas<SPARE_AREAS>>>,
     pub(super) pages: Pages<'m>,
+    /// As far as is known, no frame below this one is free in the allocator, if that gives the lowest
+    /// first. Only what is best to do follows from it: it may be old.
+    lowest: Apart<AtomicUsize>,
 }
 
 impl<'m, R: RawMutex, A: FrameAllocator> Shared<'m, R, A> {
     /// An allocator, no spare areas, which may become so many frames, and no pages.
     pub(super) fn new(allocator: A, spare_max: u64, pages: Pages<'m>) -> Self {
         let (allocator, spare) = (Mutex::new(allocator), Mutex::new(Areas::new(spare_max)));
-        Self { allocator: Apart(allocator), spare: Apart(spare), pages }
+        let lowest = Apart(AtomicUsize::new(0));
+        Self { allocator: Apart(allocator), spare: Apart(spare), pages, lowest }
+    }
+
+    /// About the lowest frame that the allocator would give.
+    pub(super) fn lowest(&self) -> u64 {
+        self.lowest.0.load(Relaxed) as u64
+    }
+
+    /// Notes what the allocator gave first.
+    pub(super) fn note_claimed(&self, block: Extent) {
+        let end = block.start.raw().saturating_add(block.count);
+        self.lowest.0.store(usize::try_from(end).unwrap_or(usize::MAX), Relaxed);
+    }
+
+    /// Notes a frame that goes back to the allocator, the lowest of several. With its lock held.
+    pub(super) fn note_returned(&self, frame: u64) {
+        if frame < self.lowest() {
+            self.lowest.0.store(usize::try_from(frame).unwrap_or(usize::MAX), Relaxed);
+        }
+    }
+
+    /// Frees single frames, which ascend.
+    pub(super) fn free_singles(&self, frames: &[u64]) -> Result<(), Wrong> {
+        let mut allocator = self.lock();
+        if let Some(&lowest) = frames.first() {
+            self.note_returned(lowest);
+        }
+        free_all(runs(frames, 1), &mut *allocator)
     }
 
     /// The allocator.
@@ -121,6 +160,7 @@ impl Areas {
         let result = if count > BITS || are_few() {
             runs(gone, count).map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
         } else {
+            shared.note_returned(gone.first().copied().unwrap_or(u64::MAX));
             free_all(runs(gone, count), &mut *shared.lock())
         };
         (kept.len(), result)
@@ -148,6 +188,7 @@ impl Areas {
             let at_once = shared.allocator.0.try_lock();
             if at_once.is_some() || !rest.are_few() || frames > most.saturating_mul(2) {
                 let mut allocator = at_once.unwrap_or_else(|| shared.lock());
+                rest.iter().for_each(|area| shared.note_returned(area.start.raw()));
                 result = result.and(rest.flush(&mut *allocator));
             }
         }
@@ -295,6 +336,11 @@ impl Areas {
         let frames = self.next_frames(AREA_FRAMES).max(count) / count * count;
         let allocator = &mut *shared.lock();
         let Some(area) = allocator.allocate_block(frames) else { return Ok(None) };
+        shared.note_claimed(area);
+        if area.count < frames {
+            // In memory that is in pieces a longer request would be served from beyond them.
+            self.forget_claims();
+        }
         if area.count <= count {
             return Ok(Some(area));
         }

@@ -14,9 +14,12 @@ use crate::front::exchange::Shared;
 const WORD_FRAMES: u64 = 64;
 
 /// Frames that a claim stops at where free memory is in small pieces.
-const CLAIM_FRAMES: u64 = if cfg!(loom) { 2 } else { 32 };
+const CLAIM_FRAMES: u64 = if cfg!(loom) { 2 } else { 16 };
 
-/// Frames in a slot's buffer; small for the model checker, which must see it
+/// So many single frames are ready before any are claimed, and frames to be returned wait to be as many.
+const READY_MIN: usize = if cfg!(loom) { 1 } else { 16 };
+
+/// Frames in a slot's buffer: as many as are claimed, and those that wait. Small for the model checker, which must see it
 /// overflow.
 const BUFFER_FRAMES: usize = if cfg!(loom) { 2 } else { 64 };
 
@@ -32,6 +35,9 @@ pub(super) struct Held {
     /// around the end.
     head: usize,
     tail: usize,
+    /// The place up to which frames are ready to be handed out, from `head` to `tail`: those from there on
+    /// came since then, or are to be returned.
+    limit: usize,
     /// A ring of frames outside the claimed word. First in, first out: frames
     /// freed in rising order are handed out in rising order again.
     frames: [u64; BUFFER_FRAMES],
@@ -46,6 +52,7 @@ impl Held {
             mask: 0,
             head: 0,
             tail: 0,
+            limit: 0,
             frames: [0; BUFFER_FRAMES],
             blocks: Blocks::new(areas_frames_max),
         }
@@ -59,14 +66,15 @@ impl Held {
             1 => flip(&mut self.mask, bit),
             2 => flip_len(&mut self.head, bit),
             3 => flip_len(&mut self.tail, bit),
-            at if at < 4 + BUFFER_FRAMES => flip(&mut self.frames[at - 4], bit),
-            at => self.blocks.flip(at - 4 - BUFFER_FRAMES, bit),
+            4 => flip_len(&mut self.limit, bit),
+            at if at < 5 + BUFFER_FRAMES => flip(&mut self.frames[at - 5], bit),
+            at => self.blocks.flip(at - 5 - BUFFER_FRAMES, bit),
         }
     }
 
     /// Words of a slot.
     #[cfg(feature = "testing")]
-    pub(super) const WORDS: usize = 4 + BUFFER_FRAMES + Blocks::WORDS;
+    pub(super) const WORDS: usize = 5 + BUFFER_FRAMES + Blocks::WORDS;
 
     /// Counts the buffer's frames.
     #[inline(always)]
@@ -82,12 +90,12 @@ impl Held {
 
     /// Returns true if no single frame is ready.
     pub(super) fn has_no_single(&self) -> bool {
-        self.mask == 0 && self.len() == 0
+        self.mask == 0 && self.head == self.limit
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        (self.mask, self.tail) = (0, self.head);
+        (self.mask, self.tail, self.limit) = (0, self.head, self.head);
         self.blocks.clear();
     }
 
@@ -98,7 +106,7 @@ impl Held {
             self.mask &= self.mask - 1;
             return Some(self.base.wrapping_add(lowest));
         }
-        if self.head == self.tail {
+        if self.head == self.limit {
             return None;
         }
         let frame = self.frames[self.head % BUFFER_FRAMES];
@@ -122,16 +130,77 @@ impl Held {
         true
     }
 
-    /// Claims a word of frames, or where memory is in small pieces as many as
-    /// are worth a hold of the lock. Called when no single frame is ready. A word is cut from an area, so that
-    /// the next ones lie beside it, and those of other CPUs on other lines.
-    pub(super) fn claim<R: RawMutex>(
+    /// Makes single frames ready where none is: those of the buffer that lie lower than what the
+    /// allocator would give, and where they are few, claimed ones. The others go back to the allocator
+    /// once they are many, so that what is in use gathers below, as the allocator prefers it, and
+    /// whole huge pages become free above.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn make_ready<R: RawMutex>(
         &mut self,
         shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
-        let word = match self.blocks.pop_run(WORD_FRAMES) {
-            Some(start) => Some(Extent::new(Pfn::new(start), WORD_FRAMES)),
-            None => self.blocks.areas.claim_run(WORD_FRAMES, shared)?,
+        if self.len() > BUFFER_FRAMES {
+            self.tail = self.head;
+            self.limit = self.head;
+            return Err(Wrong);
+        }
+        let low = self.put_first_below(shared.lowest());
+        let high = self.tail - low;
+        // Who has none takes many more; for others a few are enough, as more would only push out what comes back.
+        let wanted = match low {
+            0 if high == 0 => WORD_FRAMES,
+            0..READY_MIN => READY_MIN as u64,
+            _ => 0,
+        };
+        let mut result = Ok(());
+        if high >= BUFFER_FRAMES / 2 || wanted > 0 && high >= READY_MIN {
+            let frames = self.frames.get_mut(low..self.tail).unwrap_or_default();
+            frames.sort_unstable();
+            // No more, as the lock is held.
+            let stay = high.saturating_sub(BUFFER_FRAMES / 2);
+            result = shared.free_singles(frames.get(stay..).unwrap_or_default());
+            self.tail = low + stay;
+            self.blocks.areas.forget_claims();
+        }
+        self.limit = low;
+        if wanted > 0 {
+            result = result.and(self.claim(wanted, shared));
+            if self.has_no_single() {
+                self.limit = self.tail;
+            }
+        }
+        result
+    }
+
+    /// Puts the frames below `end` to the buffer's front, both these and the others in the order in which they
+    /// came; returns how many they are.
+    fn put_first_below(&mut self, end: u64) -> usize {
+        let frames = self.in_a_row();
+        let mut above = [0; BUFFER_FRAMES];
+        let mut low = 0;
+        for i in 0..frames.len() {
+            let frame = frames[i];
+            above[i - low] = frame;
+            frames[low] = frame;
+            low += usize::from(frame < end);
+        }
+        let high = frames.len() - low;
+        frames[low..].copy_from_slice(&above[..high]);
+        low
+    }
+
+    /// Claims a word of frames, or where memory is in small pieces as many as
+    /// are worth a hold of the lock. Called when few single frames are ready, and none of the word. A word is
+    /// cut from an area, so that the next ones lie beside it, and those of other CPUs on other lines.
+    fn claim<R: RawMutex>(
+        &mut self,
+        wanted: u64,
+        shared: &Shared<'_, R, impl FrameAllocator>,
+    ) -> Result<(), Wrong> {
+        let word = match self.blocks.pop_run(wanted) {
+            Some(start) => Some(Extent::new(Pfn::new(start), wanted)),
+            None => self.blocks.areas.claim_run(wanted, shared)?,
         };
         let Some(word) = word else { return Ok(()) };
         self.base = word.start.raw();
@@ -146,22 +215,31 @@ impl Held {
         {
             claimed += block.count;
             self.push_all(block);
+            shared.note_claimed(block);
         }
         Ok(())
     }
 
-    /// Takes in frames that were claimed.
+    /// Takes in frames that were claimed: those outside of the word are handed out before the others.
     fn push_all(&mut self, block: Extent) {
-        for frame in block.iter() {
-            let held = self.push(frame.raw());
-            debug_assert!(held, "there is room for a claim");
+        for i in (0..block.count).rev() {
+            let frame = block.start.raw().wrapping_add(i);
+            let bit = frame.wrapping_sub(self.base);
+            if bit < WORD_FRAMES {
+                self.mask |= 1 << bit;
+                continue;
+            }
+            debug_assert!(self.len() < BUFFER_FRAMES, "there is room for a claim");
+            self.head = self.head.wrapping_sub(1);
+            self.frames[self.head % BUFFER_FRAMES] = frame;
         }
     }
 
     /// The buffer's frames in the order in which they came.
     fn in_a_row(&mut self) -> &mut [u64] {
         self.frames.rotate_left(self.head % BUFFER_FRAMES);
-        (self.head, self.tail) = (0, self.len());
+        // Who calls puts them into another order.
+        (self.head, self.tail, self.limit) = (0, self.len(), 0);
         self.frames.get_mut(..self.tail).unwrap_or_default()
     }
 

@@ -69,12 +69,12 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         Some(Pfn::new(frame))
     }
 
-    /// Claims for the empty slot and allocates a single frame.
+    /// Makes frames of the slot ready, or claims some, and allocates a single frame.
     #[cold]
     #[inline(never)]
     fn allocate_claimed(&self) -> Option<Pfn> {
         let mut held = self.slot.held.lock();
-        if held.has_no_single() && held.claim(&self.front.shared).is_err() {
+        if held.has_no_single() && held.make_ready(&self.front.shared).is_err() {
             self.front.note_slot(self.slot, 0);
         }
         let popped = held.pop();

@@ -274,6 +274,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// holds; nothing changes.
     pub fn free(&self, extent: Extent) -> Result<(), FrameFreeError> {
         let (mut shared, start, end) = self.give(extent)?;
+        self.shared.note_returned(extent.start.raw());
         // What users hold, the allocator has handed out.
         shared.free(extent).map_err(|_| {
             self.bits.take_range(start, end);
@@ -324,6 +325,8 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Returns what a slot holds to the allocator, or the spare areas, which are as one more slot after the
     /// last. With the allocator's lock, so that nobody else takes them first.
     fn flush(&self, at: usize) -> MutexGuard<'_, R, A> {
+        // Whatever comes back.
+        self.shared.note_returned(0);
         let (allocator, right, value) = if let Some(slot) = self.slots.get(at) {
             let mut held = slot.held.lock();
             let mut allocator = self.shared.lock();

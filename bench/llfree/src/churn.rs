@@ -1,0 +1,58 @@
+//! Free huge pages after churn by single frames, on two CPUs in random turns.
+
+use swath_arch::Pfn;
+use swath_frame::Mobility;
+
+use crate::churned::{HUGE_FRAMES, PERCENTS, Singles, churn};
+use crate::contender::{Contender, Cpu, Shared};
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::ours::Ours;
+use crate::setup::SpinLock;
+use crate::theirs::Theirs;
+
+/// The CPUs of a shared allocator, as they take and free single frames.
+struct Cpus<C>([C; 2]);
+
+impl<C: Cpu> Singles for Cpus<C> {
+    fn take(&mut self, cpu: u64, _mobility: Mobility) -> Option<Pfn> {
+        self.0[cpu as usize].get().map(Pfn::new)
+    }
+
+    fn give(&mut self, cpu: u64, frame: Pfn) -> bool {
+        self.0[cpu as usize].put(frame.raw())
+    }
+}
+
+/// Prints how many runs of 2 MiB are free after churn, of so many seeds.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let (frames, seeds) = (options.frames, options.rounds as u64);
+    let possible = PERCENTS.map(|percent| frames * percent / 100 / HUGE_FRAMES as u64);
+    println!("free runs of 2 MiB after churn, mean (least to most) of {seeds} seeds; possible: {possible:?}");
+    for unmovable in [false, true] {
+        println!("\n| {} |", if unmovable { "unmovable frames among them" } else { "all movable" });
+        row::<Ours>(frames, seeds, unmovable)?;
+        row::<Theirs>(frames, seeds, unmovable)?;
+    }
+    Ok(())
+}
+
+fn row<C: Contender>(frames: u64, seeds: u64, unmovable: bool) -> Result<(), Failure> {
+    print!("| {:<26} |", C::NAME);
+    for percent in PERCENTS {
+        let one = |seed| {
+            C::with(frames, 2, |shared| {
+                let mut cpus = Cpus([shared.on(0, 0)?, shared.on(1, 0)?]);
+                churn(&mut cpus, frames, percent, unmovable, seed)
+            })
+        };
+        let found: Result<Vec<u64>, String> = (1..=seeds).map(one).collect();
+        let found = found.map_err(|what| Failure::Result(format!("{}: {what}", C::NAME)))?;
+        let mean = found.iter().sum::<u64>() as f64 / seeds as f64;
+        let (least, most) = (found.iter().min(), found.iter().max());
+        let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
+        print!(" {mean:.1} ({least} to {most}) |");
+    }
+    println!();
+    Ok(())
+}
