@@ -12,6 +12,7 @@ mod flips_segments;
 mod flips_zones;
 mod front;
 mod front_areas;
+mod front_singles;
 mod front_stress;
 mod guest;
 mod linux;

@@ -53,8 +53,8 @@ impl<R, A> fmt::Debug for OnCpu<'_, '_, R, A> {
 }
 
 impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
-    /// Allocates a single frame: O(1) from this CPU's slot, and each 32nd time or
-    /// less the cost of claiming. `None` if no frame is free on any CPU, or if the slot's next
+    /// Allocates a single frame: O(1) from this CPU's slot, and each 16th time or
+    /// less a look at up to 64 that came back, and the cost of claiming. `None` if no frame is free on any CPU, or if the slot's next
     /// is not free, which [`Front::fault`] tells.
     #[inline(always)]
     pub fn allocate_frame(&self) -> Option<Pfn> {
