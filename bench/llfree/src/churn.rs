@@ -5,7 +5,7 @@ use swath_frame::Mobility;
 
 use crate::churned::{HUGE_FRAMES, PERCENTS, Singles, churn};
 use crate::contender::{Contender, Cpu, Shared};
-use crate::failure::Failure;
+use crate::failure::{Failure, setup};
 use crate::options::Options;
 use crate::ours::Ours;
 use crate::setup::SpinLock;
@@ -27,6 +27,9 @@ impl<C: Cpu> Singles for Cpus<C> {
 /// Prints how many runs of 2 MiB are free after churn, of so many seeds.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let (frames, seeds) = (options.frames, options.rounds as u64);
+    if !frames.is_multiple_of(HUGE_FRAMES as u64) {
+        return Err(setup("churn wants a multiple of 512 frames"));
+    }
     let possible = PERCENTS.map(|percent| frames * percent / 100 / HUGE_FRAMES as u64);
     println!("free runs of 2 MiB after churn, mean (least to most) of {seeds} seeds; possible: {possible:?}");
     for unmovable in [false, true] {

@@ -1,13 +1,14 @@
 //! Swath's front over its page buddy system beside LLFree, in one program.
 //!
 //! ```text
-//! swath-bench-llfree [check | times | instructions | many] [--threads 1,2] [--orders 0-10]
+//! swath-bench-llfree [check | times | instructions | many | churn] [--threads 1,2] [--orders 0-10]
 //!                    [--frames N] [--rounds N] [--patterns bulk,repeat,random,aged,cross]
 //! ```
 //!
 //! Without a word it does all three: it looks at what both hand out (each frame to one owner at a
 //! time), times both in turn, and counts the instructions of a pair of calls. The package's README
-//! says how, and what favours whom. `many` prices the calls of more CPUs than there are.
+//! says how, and what favours whom. `many` prices the calls of more CPUs than there are; `churn` counts the
+//! huge pages that single frames leave free.
 
 use std::process::ExitCode;
 

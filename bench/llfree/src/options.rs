@@ -5,7 +5,7 @@ use crate::patterns::{Pattern, Plan};
 use crate::setup::FRAMES;
 
 const USAGE: &str =
-    "usage: swath-bench-llfree [check | times | instructions | many] [--threads 1,2]
+    "usage: swath-bench-llfree [check | times | instructions | many | churn] [--threads 1,2]
        [--orders 0-10] [--frames N] [--rounds N] [--patterns bulk,repeat,random,aged,cross]";
 
 /// What is measured.

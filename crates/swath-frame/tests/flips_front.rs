@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use lock_api::{GuardSend, RawMutex};
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::front::{Front, Slot};
+use swath_frame::front::{Fifo, Front, Reuse, Slot};
 use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, FrameFreeError, MemoryMap, PageBuddy};
 
 type Buddy = PageBuddy<Vec<u64>>;
@@ -109,7 +109,12 @@ impl Seen {
     }
 }
 
-fn steps(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Random, steps: usize) {
+fn steps<U: Reuse>(
+    front: &Front<'_, Alone, Buddy, U>,
+    seen: &mut Seen,
+    random: &mut Random,
+    steps: usize,
+) {
     // Fills and empties, so that slots claim and flush.
     let mut takes_of_8 = 6;
     for step in 0..steps {
@@ -147,7 +152,7 @@ fn steps(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Random, 
 
 /// Flips a bit of any word; half of the times of one that has something else in it than no bits or all, if a
 /// few tries find one: most words of a slot are places of blocks that it does not hold.
-fn flip(front: &Front<'_, Alone, Buddy>, random: &mut Random) {
+fn flip<U: Reuse>(front: &Front<'_, Alone, Buddy, U>, random: &mut Random) {
     let tries = if random.one_in(2) { 20 } else { 1 };
     for left in (0..tries).rev() {
         let (word, bit) = (random.index(front.own_words()), random.below(64) as u32);
@@ -193,40 +198,47 @@ fn huge_pages(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Ran
     }
 }
 
-type Calls = fn(&Front<'_, Alone, Buddy>, &mut Seen, &mut Random);
+type Calls<U> = fn(&Front<'_, Alone, Buddy, U>, &mut Seen, &mut Random);
 
 /// What is tried on a front: the memory, how that is managed, and the calls before the flip and after it.
-struct Attack<const AREAS: usize> {
+struct Attack<const AREAS: usize, U> {
     areas: [(u64, u64); AREAS],
     config: BuddyConfig,
-    before: Calls,
-    after: Calls,
+    made: for<'m> fn(Front<'m, Alone, Buddy>) -> Front<'m, Alone, Buddy, U>,
+    before: Calls<U>,
+    after: Calls<U>,
 }
 
-const FRAMES: Attack<{ AREAS.len() }> = Attack {
-    areas: AREAS,
-    config: BuddyConfig::PBS_ARMV7,
-    before: |front, seen, random| steps(front, seen, random, 600),
-    after: |front, seen, random| {
-        steps(front, seen, random, 600);
-        // A slot that was wrong is empty at the next call.
-        for _ in 0..2 {
-            while let Some(frame) = front.on(0).unwrap().allocate_frame() {
-                seen.took(Extent::new(frame, 1));
+const fn frames<U: Reuse>(
+    made: for<'m> fn(Front<'m, Alone, Buddy>) -> Front<'m, Alone, Buddy, U>,
+) -> Attack<{ AREAS.len() }, U> {
+    Attack {
+        areas: AREAS,
+        config: BuddyConfig::PBS_ARMV7,
+        made,
+        before: |front, seen, random| steps(front, seen, random, 600),
+        after: |front, seen, random| {
+            steps(front, seen, random, 600);
+            // A slot that was wrong is empty at the next call.
+            for _ in 0..2 {
+                while let Some(frame) = front.on(0).unwrap().allocate_frame() {
+                    seen.took(Extent::new(frame, 1));
+                }
             }
-        }
-    },
-};
+        },
+    }
+}
 
 /// The pooled huge pages of a front with more memory than its slots hold.
-const PAGES: Attack<1> = Attack {
+const PAGES: Attack<1, Fifo> = Attack {
     areas: [(700, 48 << 10)],
     config: BuddyConfig::PBS_ARMV8,
+    made: |front| front,
     before: huge_pages,
     after: |front, seen, random| (0..3).for_each(|_| huge_pages(front, seen, random)),
 };
 
-fn trial<const AREAS: usize>(attack: &Attack<AREAS>, seed: u64, tally: &mut Tally) {
+fn trial<const AREAS: usize, U: Reuse>(attack: &Attack<AREAS, U>, seed: u64, tally: &mut Tally) {
     let mut random = Random::new(seed);
     let ranges = attack
         .areas
@@ -238,7 +250,7 @@ fn trial<const AREAS: usize>(attack: &Attack<AREAS>, seed: u64, tally: &mut Tall
     let mut slots: Vec<Slot<Alone>> = (0..CPUS).map(|_| Slot::new()).collect();
     let bits = Front::<Alone, Buddy>::bits_len(&buddy);
     let mut bits: Vec<AtomicUsize> = (0..bits).map(|_| AtomicUsize::new(0)).collect();
-    let front = Front::new(buddy, &mut slots, &mut bits).unwrap();
+    let front = (attack.made)(Front::new(buddy, &mut slots, &mut bits).unwrap());
     let mut seen = Seen::of(&attack.areas);
     (attack.before)(&front, &mut seen, &mut random);
     let clean = !(seen.twice || seen.outside || seen.accepted || seen.refused || seen.told);
@@ -254,7 +266,7 @@ fn trial<const AREAS: usize>(attack: &Attack<AREAS>, seed: u64, tally: &mut Tall
 }
 
 /// Runs the trials, of which none may break the front; how many, and what they came to.
-fn trials<const AREAS: usize>(name: &str, attack: &Attack<AREAS>) -> (usize, Tally) {
+fn trials<const AREAS: usize, U: Reuse>(name: &str, attack: &Attack<AREAS, U>) -> (usize, Tally) {
     let trials: usize = std::env::var("FLIPS").map_or(300, |trials| trials.parse().unwrap());
     let mut tally = Tally::default();
     (0..trials as u64).for_each(|seed| trial(attack, seed, &mut tally));
@@ -265,7 +277,13 @@ fn trials<const AREAS: usize>(name: &str, attack: &Attack<AREAS>) -> (usize, Tal
 
 #[test]
 fn no_flip_breaks_the_front() {
-    let (trials, tally) = trials("the front", &FRAMES);
+    let (trials, tally) = trials("the front", &frames(|front| front));
+    assert!(tally.told > trials / 5, "a call says what is wrong: {tally:?}");
+}
+
+#[test]
+fn no_flip_breaks_a_front_that_gathers() {
+    let (trials, tally) = trials("the front that gathers", &frames(|front| front.gathering()));
     assert!(tally.told > trials / 5, "a call says what is wrong: {tally:?}");
 }
 

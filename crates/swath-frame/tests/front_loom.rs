@@ -12,7 +12,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::front::{Front, Slot};
+use swath_frame::front::{Front, Reuse, Slot};
 use swath_frame::{
     FrameAllocateError, FrameAllocator, FrameFreeError, FrameHotplug, FrameHotplugError,
 };
@@ -125,11 +125,15 @@ type Checked = Front<'static, LoomLock, Pool>;
 /// A front whose locks have all been used once. The storage is leaked: the
 /// checker's threads want it to last, and a run makes few kilobytes.
 fn front(pool: Pool, cpus: usize) -> Arc<Checked> {
+    Arc::new(made(pool, cpus))
+}
+
+fn made(pool: Pool, cpus: usize) -> Checked {
     let bits = (0..Checked::bits_len(&pool)).map(|_| AtomicUsize::new(0)).collect();
     let slots = (0..cpus).map(|_| Slot::new()).collect();
     let front = Front::new(pool, Vec::leak(slots), Vec::leak(bits)).unwrap();
     assert_eq!(front.free_frames(), front.total_frames());
-    Arc::new(front)
+    front
 }
 
 /// Runs `body` in every interleaving, none left out, and says how many.
@@ -147,26 +151,33 @@ fn explore(body: impl Fn() + Send + Sync + 'static) {
 /// back.
 #[test]
 fn frames_are_handed_out_once() {
-    explore(|| {
-        let front = front(Pool::new(64, 3, 2), 2);
-        let other = Arc::clone(&front);
-        let there = thread::spawn(move || {
-            let cpu = other.on(1).unwrap();
-            let frame = cpu.allocate_frame();
-            frame.inspect(|&frame| cpu.free_frame(frame).unwrap());
-            cpu.allocate_frame()
-        });
-        let here = front.on(0).unwrap().allocate_frame();
-        let there = there.join().unwrap();
-        assert!(here.is_some() || there.is_some());
-        assert!(here.is_none() || here != there);
-        front.check().unwrap();
-        for frame in here.into_iter().chain(there) {
-            front.on(0).unwrap().free_frame(frame).unwrap();
-        }
-        assert_eq!(front.free_frames(), 3);
-        front.check().unwrap();
+    explore(|| take_the_last(&front(Pool::new(64, 3, 2), 2)));
+}
+
+/// As above where what is in use gathers below.
+#[test]
+fn gathered_frames_are_handed_out_once() {
+    explore(|| take_the_last(&Arc::new(made(Pool::new(64, 3, 2), 2).gathering())));
+}
+
+fn take_the_last<U: Reuse + 'static>(front: &Arc<Front<'static, LoomLock, Pool, U>>) {
+    let other = Arc::clone(front);
+    let there = thread::spawn(move || {
+        let cpu = other.on(1).unwrap();
+        let frame = cpu.allocate_frame();
+        frame.inspect(|&frame| cpu.free_frame(frame).unwrap());
+        cpu.allocate_frame()
     });
+    let here = front.on(0).unwrap().allocate_frame();
+    let there = there.join().unwrap();
+    assert!(here.is_some() || there.is_some());
+    assert!(here.is_none() || here != there);
+    front.check().unwrap();
+    for frame in here.into_iter().chain(there) {
+        front.on(0).unwrap().free_frame(frame).unwrap();
+    }
+    assert_eq!(front.free_frames(), 3);
+    front.check().unwrap();
 }
 
 /// Three threads free one frame, one of them among others: exactly one

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Pfn};
-use swath_frame::front::Front;
+use swath_frame::front::{Front, Gather};
 use swath_frame::{BuddyConfig, ByteRange, HeadOfList, MemoryMap, PageBuddy};
 
 use crate::front::{Pool, YieldLock, bits, slots};
@@ -23,7 +23,8 @@ fn churn(seed: u64) -> usize {
     let words = PageBuddy::<Vec<u64>, HeadOfList>::storage_words(&map, config);
     let buddy = PageBuddy::<_, HeadOfList>::new(&map, config, vec![0; words]).unwrap();
     let (mut slots, mut bits) = (slots(CPUS as usize), bits(&buddy));
-    let front: Front<'_, YieldLock, _> = Front::new(buddy, &mut slots, &mut bits).unwrap();
+    let front: Front<'_, YieldLock, _, Gather> =
+        Front::new(buddy, &mut slots, &mut bits).unwrap().gathering();
     let mut random = Random::new(seed);
     let take =
         |random: &mut Random| front.on(random.below(CPUS) as usize).unwrap().allocate_frame();
@@ -61,7 +62,7 @@ fn frames_that_lie_low_come_and_go_without_the_allocator() {
         let pool = Pool::new(0..1 << 14);
         let frees = pool.frees.clone();
         let (mut slots, mut bits) = (slots(1), bits(&pool));
-        let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+        let front = Front::new(pool, &mut slots, &mut bits).unwrap().gathering();
         let cpu = front.on(0).unwrap();
         let mut used: Vec<Pfn> = (0..1 << 13).map(|_| cpu.allocate_frame().unwrap()).collect();
         let (mut random, pairs) = (Random::new(seed), 100_000);
@@ -76,4 +77,21 @@ fn frames_that_lie_low_come_and_go_without_the_allocator() {
         assert!(returned < pairs / 100, "seed {seed}: {returned} of {pairs} came back");
         assert!(used.iter().all(|frame| frame.raw() < (1 << 13) + 1024), "seed {seed}");
     }
+}
+
+#[test]
+fn a_front_in_use_can_begin_to_gather() {
+    let pool = Pool::new(0..4096);
+    let (mut slots, mut bits) = (slots(2), bits(&pool));
+    let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+    let cpu = front.on(0).unwrap();
+    let mut used: Vec<Pfn> = (0..1000).map(|_| cpu.allocate_frame().unwrap()).collect();
+    used.drain(900..).for_each(|frame| front.on(1).unwrap().free_frame(frame).unwrap());
+    let front = front.gathering();
+    used.extend((0..500).map(|i| front.on(i % 2).unwrap().allocate_frame().unwrap()));
+    front.check().unwrap();
+    assert_eq!(front.fault(), None);
+    used.into_iter().for_each(|frame| front.on(1).unwrap().free_frame(frame).unwrap());
+    front.check().unwrap();
+    assert_eq!(front.free_frames(), 4096);
 }

@@ -7,10 +7,10 @@ use std::sync::{Barrier, Mutex};
 
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::front::Front;
+use swath_frame::front::{Front, Reuse};
 use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap, PageBuddy};
 
-use crate::front::{Pool, bits, slots};
+use crate::front::{Pool, YieldLock, bits, slots};
 
 /// Calls of each thread: `SWATH_STEPS` asks for more.
 fn steps() -> u64 {
@@ -23,9 +23,21 @@ fn steps() -> u64 {
 /// shows at once.
 fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed: u64) {
     println!("seed {seed}");
-    let total = pool.free_frames();
     let (mut slots, mut bits) = (slots(threads as usize), bits(&pool));
     let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+    match seed % 2 {
+        0 => run(front, frames_end, threads, seed),
+        _ => run(front.gathering(), frames_end, threads, seed),
+    }
+}
+
+fn run<U: Reuse>(
+    front: Front<'_, YieldLock, impl FrameAllocator + Send, U>,
+    frames_end: u64,
+    threads: u64,
+    seed: u64,
+) {
+    let total = front.free_frames();
     let owned: Vec<AtomicU64> = (0..frames_end.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
     let acquire = |extent: Extent| {
         for frame in extent.iter().map(Pfn::raw) {
@@ -138,6 +150,7 @@ fn stress_over_the_naive_pool() {
     // Small enough that the pool runs dry and slots are emptied by others.
     stress(Pool::new((64..1500).chain(2000..3000)), 3000, 4, 1);
     stress(Pool::new(0..3000), 3000, 2, 5);
+    stress(Pool::new(0..3000), 3000, 4, 6);
 }
 
 #[test]
@@ -147,7 +160,13 @@ fn stress_over_the_page_buddy_system() {
     let mut storage = [Extent::default(); 2];
     let map = MemoryMap::new(&ranges, &mut storage).unwrap();
     let bbs = BuddyConfig::new(1, Order::known(9)).unwrap();
-    for (seed, config) in [(2, BuddyConfig::PBS_ARMV8), (3, BuddyConfig::PBS_ARMV7), (4, bbs)] {
+    let configs = [
+        (2, BuddyConfig::PBS_ARMV8),
+        (3, BuddyConfig::PBS_ARMV8),
+        (3, BuddyConfig::PBS_ARMV7),
+        (4, bbs),
+    ];
+    for (seed, config) in configs {
         let words = PageBuddy::<Vec<u64>>::storage_words(&map, config);
         let buddy = PageBuddy::<Vec<u64>>::new(&map, config, vec![0; words]).unwrap();
         stress(buddy, map.span().end().raw(), 2 * (seed - 1), seed);

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use parking_lot::RawMutex;
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::front::{Front, NoSuchCpu, Slot};
+use swath_frame::front::{Front, NoSuchCpu, Reuse, Slot};
 use swath_frame::{
     BuddyConfig, FrameAllocateError, FrameAllocator, FrameFreeError, MemoryMap, PageBuddy,
 };
@@ -102,6 +102,21 @@ fn drive(map: &MemoryMap<'_>, config: BuddyConfig, mut random: Random) {
     let mut bits: Vec<_> = (0..len).map(|_| AtomicUsize::new(GARBAGE as usize)).collect();
     let front =
         Front::new(buddy, &mut slots, &mut bits).expect("slots, and as many bits as needed");
+    let mut buddy = match random.below(2) {
+        0 => serve(front, cpus, model, random),
+        _ => serve(front.gathering(), cpus, model, random),
+    };
+    before.into_iter().for_each(|block| assert_eq!(buddy.free(block), Ok(())));
+    assert_eq!(buddy.free_frames(), map.total_frames());
+}
+
+/// Runs operations by all processors; returns the allocator, with every frame back in it.
+fn serve<U: Reuse>(
+    front: Front<'_, RawMutex, Buddy, U>,
+    cpus: usize,
+    mut model: Model,
+    mut random: Random,
+) -> Buddy {
     assert_eq!(front.on(cpus).err(), Some(NoSuchCpu { cpu: cpus, cpus }));
     for step in 0..STEPS_MAX {
         if random.is_spent() {
@@ -115,15 +130,19 @@ fn drive(map: &MemoryMap<'_>, config: BuddyConfig, mut random: Random) {
     for &frame in &model.used {
         assert_eq!(front.free(extent(frame, 1)), Ok(()), "frame {frame:#x} at last");
     }
-    let mut buddy = front.into_inner();
+    let buddy = front.into_inner();
     assert_eq!(buddy.check(), Ok(()));
     assert_eq!(buddy.free_frames(), model.all.len() as u64);
-    before.into_iter().for_each(|block| assert_eq!(buddy.free(block), Ok(())));
-    assert_eq!(buddy.free_frames(), map.total_frames());
+    buddy
 }
 
 /// One operation of a processor. None may fail for what lies in another's slot.
-fn operate(front: &Front<'_, RawMutex, Buddy>, cpu: usize, model: &mut Model, random: &mut Random) {
+fn operate<U: Reuse>(
+    front: &Front<'_, RawMutex, Buddy, U>,
+    cpu: usize,
+    model: &mut Model,
+    random: &mut Random,
+) {
     let mut cpu = front.on(cpu).expect("a processor of the front's");
     let free = model.free();
     match random.below(16) {
@@ -207,7 +226,7 @@ fn operate(front: &Front<'_, RawMutex, Buddy>, cpu: usize, model: &mut Model, ra
 }
 
 /// The front's invariants and counts, and if `all` each frame's place.
-fn check(front: &Front<'_, RawMutex, Buddy>, model: &Model, all: bool) {
+fn check<U: Reuse>(front: &Front<'_, RawMutex, Buddy, U>, model: &Model, all: bool) {
     assert_eq!(front.check(), Ok(()));
     assert_eq!(front.free_frames(), model.free());
     if !all {

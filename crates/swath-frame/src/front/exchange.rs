@@ -321,10 +321,12 @@ impl Areas {
         Ok(claimed)
     }
 
-    /// Claims an area for several runs of so many frames, and takes one out, or all if there are fewer.
+    /// Claims an area for several runs of so many frames, and takes one out, or all if there are fewer. Who gathers
+    /// asks for no more each time where memory is in pieces, and notes what came.
     pub(super) fn claim_run<R: RawMutex>(
         &mut self,
         count: u64,
+        gathers: bool,
         shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<Option<Extent>, Wrong> {
         self.take_over(0, shared)?;
@@ -336,10 +338,12 @@ impl Areas {
         let frames = self.next_frames(AREA_FRAMES).max(count) / count * count;
         let allocator = &mut *shared.lock();
         let Some(area) = allocator.allocate_block(frames) else { return Ok(None) };
-        shared.note_claimed(area);
-        if area.count < frames {
-            // In memory that is in pieces a longer request would be served from beyond them.
-            self.forget_claims();
+        if gathers {
+            shared.note_claimed(area);
+            // A longer request would be served from beyond the pieces.
+            if area.count < frames {
+                self.forget_claims();
+            }
         }
         if area.count <= count {
             return Ok(Some(area));

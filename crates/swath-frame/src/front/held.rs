@@ -9,12 +9,13 @@ use crate::front::areas::{Wrong, runs};
 use crate::front::areas::{flip, flip_len};
 use crate::front::blocks::Blocks;
 use crate::front::exchange::Shared;
+use crate::front::reuse::Reuse;
 
 /// Frames in a claimed word.
 const WORD_FRAMES: u64 = 64;
 
-/// Frames that a claim stops at where free memory is in small pieces.
-const CLAIM_FRAMES: u64 = if cfg!(loom) { 2 } else { 16 };
+/// Frames that a claim stops at where free memory is in small pieces; half of them for who gathers, and has others.
+const CLAIM_FRAMES: u64 = if cfg!(loom) { 2 } else { 32 };
 
 /// So many single frames are ready before any are claimed, and frames to be returned wait to be as many.
 const READY_MIN: usize = if cfg!(loom) { 1 } else { 16 };
@@ -35,8 +36,8 @@ pub(super) struct Held {
     /// around the end.
     head: usize,
     tail: usize,
-    /// The place up to which frames are ready to be handed out, from `head` to `tail`: those from there on
-    /// came since then, or are to be returned.
+    /// Of who gathers the place up to which frames are ready to be handed out, from `head` to `tail`: those
+    /// from there on came since then, or are to be returned.
     limit: usize,
     /// A ring of frames outside the claimed word. First in, first out: frames
     /// freed in rising order are handed out in rising order again.
@@ -89,8 +90,13 @@ impl Held {
     }
 
     /// Returns true if no single frame is ready.
-    pub(super) fn has_no_single(&self) -> bool {
-        self.mask == 0 && self.head == self.limit
+    pub(super) fn has_no_single<U: Reuse>(&self) -> bool {
+        self.mask == 0 && self.head == self.end::<U>()
+    }
+
+    /// Of the buffer no frame is ready to be handed out, for who gathers from here on.
+    pub(super) fn ready_none(&mut self) {
+        self.limit = self.head;
     }
 
     /// Forgets everything.
@@ -99,14 +105,20 @@ impl Held {
         self.blocks.clear();
     }
 
+    /// The place up to which frames of the ring may be handed out.
+    #[inline(always)]
+    fn end<U: Reuse>(&self) -> usize {
+        if U::GATHERS { self.limit } else { self.tail }
+    }
+
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<u64> {
+    pub(super) fn pop<U: Reuse>(&mut self) -> Option<u64> {
         if self.mask != 0 {
             let lowest = u64::from(self.mask.trailing_zeros());
             self.mask &= self.mask - 1;
             return Some(self.base.wrapping_add(lowest));
         }
-        if self.head == self.limit {
+        if self.head == self.end::<U>() {
             return None;
         }
         let frame = self.frames[self.head % BUFFER_FRAMES];
@@ -130,19 +142,20 @@ impl Held {
         true
     }
 
-    /// Makes single frames ready where none is: those of the buffer that lie lower than what the
+    /// Makes single frames ready where none is: claimed ones, or who gathers, those of the buffer that lie lower than what the
     /// allocator would give, and where they are few, claimed ones. The others go back to the allocator
     /// once they are many, so that what is in use gathers below, as the allocator prefers it, and
     /// whole huge pages become free above.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn make_ready<R: RawMutex>(
+    #[inline(always)]
+    pub(super) fn make_ready<U: Reuse, R: RawMutex>(
         &mut self,
         shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
+        if !U::GATHERS {
+            return self.claim::<U, R>(WORD_FRAMES, shared);
+        }
         if self.len() > BUFFER_FRAMES {
-            self.tail = self.head;
-            self.limit = self.head;
+            (self.tail, self.limit) = (self.head, self.head);
             return Err(Wrong);
         }
         let low = self.put_first_below(shared.lowest());
@@ -165,8 +178,8 @@ impl Held {
         }
         self.limit = low;
         if wanted > 0 {
-            result = result.and(self.claim(wanted, shared));
-            if self.has_no_single() {
+            result = result.and(self.claim::<U, R>(wanted, shared));
+            if self.has_no_single::<U>() {
                 self.limit = self.tail;
             }
         }
@@ -193,45 +206,49 @@ impl Held {
     /// Claims a word of frames, or where memory is in small pieces as many as
     /// are worth a hold of the lock. Called when few single frames are ready, and none of the word. A word is
     /// cut from an area, so that the next ones lie beside it, and those of other CPUs on other lines.
-    fn claim<R: RawMutex>(
+    fn claim<U: Reuse, R: RawMutex>(
         &mut self,
         wanted: u64,
         shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> Result<(), Wrong> {
         let word = match self.blocks.pop_run(wanted) {
             Some(start) => Some(Extent::new(Pfn::new(start), wanted)),
-            None => self.blocks.areas.claim_run(wanted, shared)?,
+            None => self.blocks.areas.claim_run(wanted, U::GATHERS, shared)?,
         };
         let Some(word) = word else { return Ok(()) };
         self.base = word.start.raw();
-        self.push_all(word);
+        self.push_all::<U>(word);
+        let least = if U::GATHERS { CLAIM_FRAMES / 2 } else { CLAIM_FRAMES };
         let mut claimed = word.count;
-        if claimed >= CLAIM_FRAMES {
+        if claimed >= least {
             return Ok(());
         }
         let mut allocator = shared.lock();
-        while claimed < CLAIM_FRAMES
-            && let Some(block) = allocator.allocate_block(CLAIM_FRAMES - claimed)
+        while claimed < least
+            && let Some(block) = allocator.allocate_block(least - claimed)
         {
             claimed += block.count;
-            self.push_all(block);
-            shared.note_claimed(block);
+            self.push_all::<U>(block);
+            if U::GATHERS {
+                shared.note_claimed(block);
+            }
         }
         Ok(())
     }
 
-    /// Takes in frames that were claimed: those outside of the word are handed out before the others.
-    fn push_all(&mut self, block: Extent) {
-        for i in (0..block.count).rev() {
-            let frame = block.start.raw().wrapping_add(i);
-            let bit = frame.wrapping_sub(self.base);
-            if bit < WORD_FRAMES {
-                self.mask |= 1 << bit;
-                continue;
+    /// Takes in frames that were claimed. Who gathers has others, which are handed out after these.
+    fn push_all<U: Reuse>(&mut self, block: Extent) {
+        for i in 0..block.count {
+            let at = if U::GATHERS { block.count - 1 - i } else { i };
+            let frame = block.start.raw().wrapping_add(at);
+            let full = self.len() >= BUFFER_FRAMES;
+            if !U::GATHERS || full || frame.wrapping_sub(self.base) < WORD_FRAMES {
+                let held = self.push(frame);
+                debug_assert!(held, "there is room for a claim");
+            } else {
+                self.head = self.head.wrapping_sub(1);
+                self.frames[self.head % BUFFER_FRAMES] = frame;
             }
-            debug_assert!(self.len() < BUFFER_FRAMES, "there is room for a claim");
-            self.head = self.head.wrapping_sub(1);
-            self.frames[self.head % BUFFER_FRAMES] = frame;
         }
     }
 

@@ -11,6 +11,7 @@ use crate::front::areas::Wrong;
 use crate::front::bits::{BITS, UNIT_FRAMES, UNIT_ORDER};
 use crate::front::blocks::{Blocks, is_block};
 use crate::front::held::Held;
+use crate::front::reuse::{Fifo, Reuse};
 use crate::front::shared::{Front, NoSuchCpu, Slot};
 use crate::hardening::WordFault;
 use crate::hotplug::{FrameHotplug, FrameHotplugError};
@@ -18,13 +19,13 @@ use crate::hotplug::{FrameHotplug, FrameHotplugError};
 /// The longest run that a slot serves whatever its length.
 const RUN_FRAMES: u64 = 64;
 
-impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
+impl<'m, R: RawMutex, A: FrameAllocator, U: Reuse> Front<'m, R, A, U> {
     /// The front as CPU `cpu` uses it.
     ///
     /// # Errors
     /// [`NoSuchCpu`] if `cpu` has no slot.
     #[inline]
-    pub fn on(&self, cpu: usize) -> Result<OnCpu<'_, 'm, R, A>, NoSuchCpu> {
+    pub fn on(&self, cpu: usize) -> Result<OnCpu<'_, 'm, R, A, U>, NoSuchCpu> {
         match self.slots.get(cpu) {
             Some(slot) => Ok(OnCpu { front: self, slot }),
             None => Err(NoSuchCpu { cpu, cpus: self.slots.len() }),
@@ -33,32 +34,32 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
 }
 
 /// A [`Front`] as one CPU uses it.
-pub struct OnCpu<'f, 'm, R, A> {
-    front: &'f Front<'m, R, A>,
+pub struct OnCpu<'f, 'm, R, A, U = Fifo> {
+    front: &'f Front<'m, R, A, U>,
     slot: &'f Slot<R>,
 }
 
-impl<R, A> Clone for OnCpu<'_, '_, R, A> {
+impl<R, A, U> Clone for OnCpu<'_, '_, R, A, U> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<R, A> Copy for OnCpu<'_, '_, R, A> {}
+impl<R, A, U> Copy for OnCpu<'_, '_, R, A, U> {}
 
-impl<R, A> fmt::Debug for OnCpu<'_, '_, R, A> {
+impl<R, A, U> fmt::Debug for OnCpu<'_, '_, R, A, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OnCpu").field("front", &self.front).finish_non_exhaustive()
     }
 }
 
-impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
+impl<R: RawMutex, A: FrameAllocator, U: Reuse> OnCpu<'_, '_, R, A, U> {
     /// Allocates a single frame: O(1) from this CPU's slot, and each 16th time or
     /// less a look at up to 64 that came back, and the cost of claiming. `None` if no frame is free on any CPU, or if the slot's next
     /// is not free, which [`Front::fault`] tells.
     #[inline(always)]
     pub fn allocate_frame(&self) -> Option<Pfn> {
-        let popped = self.slot.held.lock().pop();
+        let popped = self.slot.held.lock().pop::<U>();
         let frame = match popped {
             Some(frame) => frame,
             None => return self.allocate_claimed(),
@@ -74,10 +75,10 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     #[inline(never)]
     fn allocate_claimed(&self) -> Option<Pfn> {
         let mut held = self.slot.held.lock();
-        if held.has_no_single() && held.make_ready(&self.front.shared).is_err() {
+        if held.has_no_single::<U>() && held.make_ready::<U, _>(&self.front.shared).is_err() {
             self.front.note_slot(self.slot, 0);
         }
-        let popped = held.pop();
+        let popped = held.pop::<U>();
         drop(held);
         let Some(frame) = popped else {
             return self.front.allocate_block(1).map(|block| block.start);
@@ -163,7 +164,8 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     #[cold]
     #[inline(never)]
     fn claim_run(&self, count: u64) -> Option<Extent> {
-        let claimed = self.slot.held.lock().blocks.areas.claim_run(count, &self.front.shared);
+        let claimed =
+            self.slot.held.lock().blocks.areas.claim_run(count, false, &self.front.shared);
         match self.sound(claimed) {
             Some(run) => self.taken_run(run.start.raw(), run.count).ok(),
             None => self.front.allocate_block(count),
@@ -303,7 +305,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
 
 /// [`allocate`](FrameAllocator::allocate) calls its sink under the allocator's
 /// lock: the sink must not call the front.
-impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
+impl<R: RawMutex, A: FrameAllocator, U: Reuse> FrameAllocator for OnCpu<'_, '_, R, A, U> {
     #[inline]
     fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         match frames_max {
@@ -371,7 +373,7 @@ impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
     }
 }
 
-impl<R: RawMutex, A: ContiguousAllocator> ContiguousAllocator for OnCpu<'_, '_, R, A> {
+impl<R: RawMutex, A: ContiguousAllocator, U: Reuse> ContiguousAllocator for OnCpu<'_, '_, R, A, U> {
     fn allocate_contiguous(
         &mut self,
         request: &ContiguousRequest,
@@ -380,7 +382,7 @@ impl<R: RawMutex, A: ContiguousAllocator> ContiguousAllocator for OnCpu<'_, '_, 
     }
 }
 
-impl<R: RawMutex, A: FrameHotplug> FrameHotplug for OnCpu<'_, '_, R, A> {
+impl<R: RawMutex, A: FrameHotplug, U: Reuse> FrameHotplug for OnCpu<'_, '_, R, A, U> {
     fn span(&self) -> Extent {
         self.front.shared.lock().span()
     }

@@ -1,6 +1,7 @@
 //! A shared allocator with a slot for each CPU before it.
 
 use core::fmt;
+use core::marker::PhantomData;
 
 use lock_api::{Mutex, MutexGuard, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
@@ -14,6 +15,7 @@ use crate::front::bits::{Bits, LINE_WORDS, UNIT_FRAMES, UNIT_WORDS};
 use crate::front::exchange::{Shared, free_all};
 use crate::front::held::Held;
 use crate::front::pages::{Pages, words_of_pages};
+use crate::front::reuse::{Fifo, Gather, Reuse};
 use crate::hardening::{Table, WordFault};
 use crate::hotplug::{FrameHotplug, FrameHotplugError, within};
 
@@ -99,7 +101,7 @@ impl<R: RawMutex> fmt::Debug for Slot<R> {
 
 /// A shared frame allocator with a slot for each CPU before it.
 ///
-/// `R` is the lock's type, `A` the allocator's. [`Front::on`] gives a CPU's
+/// `R` is the lock's type, `A` the allocator's, and `U` says which single frames are used again. [`Front::on`] gives a CPU's
 /// view, which is a [`FrameAllocator`] itself; [`Front::free`] and the other
 /// calls for many frames need no CPU.
 ///
@@ -112,7 +114,7 @@ impl<R: RawMutex> fmt::Debug for Slot<R> {
 /// Frames that the allocator had handed out before the front was made are
 /// foreign to the front: they go back before it is made, or after
 /// [`into_inner`](Self::into_inner).
-pub struct Front<'m, R, A> {
+pub struct Front<'m, R, A, U = Fifo> {
     pub(super) shared: Shared<'m, R, A>,
     pub(super) slots: &'m [Slot<R>],
     /// The frame of bit 0.
@@ -122,6 +124,7 @@ pub struct Front<'m, R, A> {
     pub(super) bits: Bits<'m>,
     /// The first contradiction that a call met. Its lock is taken last.
     fault: Mutex<R, Option<WordFault>>,
+    reuse: PhantomData<fn() -> U>,
 }
 
 /// The first frame, a multiple of `UNIT_FRAMES`, and the units that reach from it
@@ -217,9 +220,19 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         let pages = Pages::new(pages, first, pooled_max(memory, share));
         let shared = Shared::new(allocator, spare, pages);
         let fault = Mutex::new(None);
-        Ok(Self { shared, slots, first, bits, fault })
+        Ok(Self { shared, slots, first, bits, fault, reuse: PhantomData })
     }
 
+    /// The same front, whose single frames in use [gather](Gather) below from now on. O(CPUs).
+    #[must_use]
+    pub fn gathering(self) -> Front<'m, R, A, Gather> {
+        self.slots.iter().for_each(|slot| slot.held.lock().ready_none());
+        let Self { shared, slots, first, bits, fault, .. } = self;
+        Front { shared, slots, first, bits, fault, reuse: PhantomData }
+    }
+}
+
+impl<'m, R: RawMutex, A: FrameAllocator, U: Reuse> Front<'m, R, A, U> {
     /// Allocates `count_frames` frames as [`FrameAllocator::allocate`] does: all
     /// or none. `sink` runs under the allocator's lock and must not call the
     /// front.
@@ -530,7 +543,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     }
 }
 
-impl<R: RawMutex, A: ContiguousAllocator> Front<'_, R, A> {
+impl<R: RawMutex, A: ContiguousAllocator, U: Reuse> Front<'_, R, A, U> {
     /// Allocates a run that meets a request, as
     /// [`ContiguousAllocator::allocate_contiguous`] does: the slots are emptied if that is what it takes.
     /// The allocator's lock is held for its search.
@@ -551,7 +564,7 @@ impl<R: RawMutex, A: ContiguousAllocator> Front<'_, R, A> {
     }
 }
 
-impl<R: RawMutex, A: FrameHotplug> Front<'_, R, A> {
+impl<R: RawMutex, A: FrameHotplug, U: Reuse> Front<'_, R, A, U> {
     /// Adds frames, free from now on, on whichever CPU. O(the allocator's cost + count / 64).
     ///
     /// # Errors
@@ -583,7 +596,7 @@ impl<R: RawMutex, A: FrameHotplug> Front<'_, R, A> {
     }
 }
 
-impl<R, A> fmt::Debug for Front<'_, R, A> {
+impl<R, A, U> fmt::Debug for Front<'_, R, A, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Front").field("cpus", &self.slots.len()).finish_non_exhaustive()
     }
