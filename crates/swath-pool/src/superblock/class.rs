@@ -9,9 +9,9 @@
 //! a multiple of the length: the division and the check for misaligned
 //! pointers are one (Granlund and Montgomery 1994, section 9).
 //!
-//! Only the check for misaligned pointers divides. A slot's bits stand at its **position**: the granule, of 16
-//! bytes, at which it begins, counted from the superblock's first. Above 128 bytes that number is divided
-//! by the greatest power of two that divides them all, so that a word has the bits of more slots.
+//! A slot's bits stand at its **position**. Up to 128 bytes that is the granule, of 16 bytes, at which it begins, counted
+//! from the superblock's first, so that they lie as the live bits do. Above, it is the slot's number: a word has the bits
+//! of 64 slots, and a cache is filled from one or two.
 
 /// The unit in which superblocks and segments lie, as a power of two of bytes.
 pub const UNIT_SHIFT: u32 = 16;
@@ -55,8 +55,12 @@ pub(crate) struct SuperblockLayout {
     pub(crate) twos: u32,
     /// Units of a superblock.
     pub(crate) units: u32,
-    /// The power of two of granules between two positions.
-    pub(crate) shift: u32,
+    /// Granules from one position to the next.
+    pub(crate) step: u32,
+    /// A granule's number times this, rotated right by `turn`, is its position, if it has one.
+    pub(crate) factor: u32,
+    /// See `factor`.
+    pub(crate) turn: u32,
     /// Slots that have their bits in one word at most.
     pub(crate) in_word: u32,
 }
@@ -87,6 +91,11 @@ pub(crate) const fn slot_at(offset: u32, inverse: u32, twos: u32) -> u32 {
     offset.wrapping_mul(inverse).rotate_right(twos)
 }
 
+/// The position of what begins so many granules after a superblock of this layout does.
+const fn position_of(layout: &SuperblockLayout, granules: usize) -> u32 {
+    (granules as u32).wrapping_mul(layout.factor).rotate_right(layout.turn)
+}
+
 /// The word in which a position has its bit. Of one beyond all, which only a record that was
 /// overwritten has, it is some word.
 #[inline(always)]
@@ -110,8 +119,11 @@ const fn layout(class: usize) -> SuperblockLayout {
         step += 1;
     }
     let granules = size >> GRANULE_SHIFT;
-    let shift = if size <= 128 || granules == 0 { 0 } else { granules.trailing_zeros() };
-    let between = granules >> shift;
+    // The model checker's granules are longer than some slots.
+    let is_numbered = size > 128 && size.is_multiple_of(1 << GRANULE_SHIFT);
+    let (step, factor, turn) =
+        if is_numbered { (granules, inverse, twos - GRANULE_SHIFT) } else { (1, 1, 0) };
+    let between = granules / step;
     assert!(between * (slots - 1) < 64 * WORDS, "each slot has a position");
     SuperblockLayout {
         size: size as u32,
@@ -119,7 +131,9 @@ const fn layout(class: usize) -> SuperblockLayout {
         inverse,
         twos,
         units: units as u32,
-        shift,
+        step: step as u32,
+        factor,
+        turn,
         in_word: if between == 0 { 64 } else { 64_usize.div_ceil(between) as u32 },
     }
 }
@@ -143,7 +157,7 @@ pub(crate) static STARTS: [[u64; WORDS]; CLASSES] = {
         let SuperblockLayout { size, slots, .. } = LAYOUTS[class];
         let mut slot = 0;
         while slot < slots {
-            let position = (slot * size) >> (GRANULE_SHIFT + LAYOUTS[class].shift);
+            let position = position_of(&LAYOUTS[class], ((slot * size) >> GRANULE_SHIFT) as usize);
             starts[class][word_of(position)] |= 1 << (position % 64);
             slot += 1;
         }
@@ -259,13 +273,14 @@ mod unit {
     #[test]
     fn every_slot_has_its_position() {
         for (class, layout) in LAYOUTS.iter().enumerate() {
-            let position = |slot: u32| (slot * layout.size) >> (GRANULE_SHIFT + layout.shift);
+            let position =
+                |slot: u32| position_of(layout, ((slot * layout.size) >> GRANULE_SHIFT) as usize);
             let has = |position: u32| STARTS[class][word_of(position)] >> (position % 64) & 1 != 0;
             let starts: u32 = STARTS[class].iter().map(|word| word.count_ones()).sum();
             assert_eq!(starts, layout.slots, "class {class}");
             for slot in 0..layout.slots {
                 assert!(has(position(slot)), "slot {slot} of class {class}");
-                let back = position(slot) << (GRANULE_SHIFT + layout.shift);
+                let back = (position(slot) * layout.step) << GRANULE_SHIFT;
                 assert_eq!(back, slot * layout.size, "slot {slot} of class {class}");
             }
         }

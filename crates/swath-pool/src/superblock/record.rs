@@ -17,7 +17,7 @@
 //!
 //! The live bits stand in a table by themselves, one for each 16 bytes of the arena: from an address to
 //! its bit it takes one shift, and where no block begins there is no bit. The bits of free and returned
-//! slots stand by position ([`class`](crate::superblock::class)): in a superblock of one unit they lie as
+//! slots stand by position ([`class`](crate::superblock::class)): those of short slots lie as
 //! the live ones do, so that slots come back and are collected by whole words.
 //!
 //! A thread that returns a slot sets its bit with one `fetch_or`; the old value
@@ -61,14 +61,16 @@ pub struct Superblock {
     pub(crate) inverse: AtomicU32,
     pub(crate) twos: AtomicU32,
     pub(crate) class: AtomicU8,
-    /// The power of two of granules between two positions.
-    shift: AtomicU8,
+    /// By how many bits a position is turned.
+    turn: AtomicU8,
     _beside: [u8; 2],
     /// Units of the superblock or segment.
     pub(crate) units: AtomicU32,
     /// The next superblock on the list of those with returned slots, plus one.
     pub(crate) link: Shared32,
-    _apart: [u32; 8],
+    /// See [`SuperblockLayout::factor`].
+    factor: AtomicU32,
+    _apart: [u32; 7],
     // What the owner writes.
     /// The words of `free` that may have bits.
     pub(crate) open: AtomicU64,
@@ -109,11 +111,12 @@ impl Superblock {
             inverse: AtomicU32::new(0),
             twos: AtomicU32::new(0),
             class: AtomicU8::new(0),
-            shift: AtomicU8::new(0),
+            turn: AtomicU8::new(0),
             _beside: [0; 2],
             units: AtomicU32::new(0),
             link: Shared32::new(0),
-            _apart: [0; 8],
+            factor: AtomicU32::new(0),
+            _apart: [0; 7],
             open: AtomicU64::new(0),
             left: AtomicI32::new(0),
             mark: AtomicU32::new(0),
@@ -202,8 +205,10 @@ impl Superblock {
     /// the class's. What is not on the way of nearly every call asks this before it believes any.
     pub(crate) fn class(&self) -> Option<usize> {
         let class = usize::from(self.class.load(Relaxed));
-        let SuperblockLayout { slots, inverse, twos, units, shift, .. } = *LAYOUTS.get(class)?;
-        let whole = u32::from(self.shift.load(Relaxed)) == shift
+        let SuperblockLayout { slots, inverse, twos, units, factor, turn, .. } =
+            *LAYOUTS.get(class)?;
+        let whole = u32::from(self.turn.load(Relaxed)) == turn
+            && self.factor.load(Relaxed) == factor
             && self.slots.load(Relaxed) == slots
             && self.inverse.load(Relaxed) == inverse
             && self.twos.load(Relaxed) == twos
@@ -237,12 +242,13 @@ impl Superblock {
 
     /// Sets the layout of a superblock of `class`, and the bits of its free slots, which are all.
     fn lay(&self, class: usize) {
-        let SuperblockLayout { slots, inverse, twos, units, shift, .. } = LAYOUTS[class];
+        let SuperblockLayout { slots, inverse, twos, units, factor, turn, .. } = LAYOUTS[class];
         self.slots.store(slots, Relaxed);
         self.inverse.store(inverse, Relaxed);
         self.twos.store(twos, Relaxed);
         self.class.store(class as u8, Relaxed);
-        self.shift.store(shift as u8, Relaxed);
+        self.turn.store(turn as u8, Relaxed);
+        self.factor.store(factor, Relaxed);
         self.units.store(units, Relaxed);
         for (word, &starts) in self.free.iter().zip(&STARTS[class]) {
             word.store(starts, Relaxed);
@@ -253,7 +259,8 @@ impl Superblock {
     #[inline(always)]
     pub(crate) fn position(&self, granules: usize) -> u32 {
         // Of a number that was overwritten some position.
-        granules.wrapping_shr(self.shift.load(Relaxed).into()) as u32
+        let product = (granules as u32).wrapping_mul(self.factor.load(Relaxed));
+        product.rotate_right(self.turn.load(Relaxed).into())
     }
 
     /// Slots that are not free: those returned and not yet taken count, and those that are live, whatever
@@ -262,7 +269,7 @@ impl Superblock {
         let slots = self.slots.load(Relaxed);
         // Of a record that was overwritten nothing is free.
         let Some(class) = self.class() else { return slots };
-        let SuperblockLayout { units, shift, .. } = LAYOUTS[class];
+        let SuperblockLayout { units, step, .. } = LAYOUTS[class];
         // As nearly all are when their thread ends.
         if self.has_all_free(class) && !live.any((first >> UNIT_GRANULES_SHIFT) as u32, units) {
             return 0;
@@ -270,7 +277,7 @@ impl Superblock {
         let words = self.free.iter().zip(&STARTS[class]);
         let free = words.enumerate().map(|(index, (word, starts))| {
             let free = word.load(Relaxed) & starts;
-            (free & !live.among(first, index, shift, free)).count_ones()
+            (free & !live.among(first, index, step, free)).count_ones()
         });
         slots.saturating_sub(free.sum())
     }
@@ -374,7 +381,7 @@ impl Superblock {
         let mut taken = Collected::default();
         // Of a record that was overwritten nothing is known.
         let Some(class) = self.class() else { return taken };
-        let (starts, shift) = (&STARTS[class], LAYOUTS[class].shift);
+        let (starts, step) = (&STARTS[class], LAYOUTS[class].step);
         let mut open = self.open.load(Relaxed);
         while summary != 0 {
             let pair = summary.trailing_zeros() as usize;
@@ -384,7 +391,7 @@ impl Superblock {
                 if bits == 0 {
                     continue;
                 }
-                let freed = live.clear_among(first, index, shift, bits);
+                let freed = live.clear_among(first, index, step, bits);
                 if bits != freed {
                     taken.twice += (bits & !freed).count_ones();
                 }
@@ -403,7 +410,7 @@ impl Superblock {
     pub(crate) fn free_all_but_live(&self, live: LiveBits<'_>, first: usize) {
         let Some(class) = self.class() else { return };
         for (index, (word, &starts)) in self.free.iter().zip(&STARTS[class]).enumerate() {
-            word.store(starts & !live.among(first, index, LAYOUTS[class].shift, starts), Relaxed);
+            word.store(starts & !live.among(first, index, LAYOUTS[class].step, starts), Relaxed);
         }
     }
 
@@ -461,7 +468,8 @@ mod tests {
 
     /// The position of a slot of a class.
     fn position(class: usize, slot: u32) -> u32 {
-        (slot * LAYOUTS[class].size) >> (GRANULE_SHIFT + LAYOUTS[class].shift)
+        let granule = (slot * LAYOUTS[class].size) >> GRANULE_SHIFT;
+        if class < 8 { granule } else { slot }
     }
 
     /// A class whose superblocks have full words and a part of one, and one word that is not full.
@@ -510,8 +518,8 @@ mod tests {
         for class in CLASSES_HERE {
             let superblock = Superblock::new();
             superblock.begin(class, Owner::of(1, class));
-            let Superblock { slots, inverse, twos, units, .. } = &superblock;
-            for word in [slots, inverse, twos, units] {
+            let Superblock { slots, inverse, twos, units, factor, .. } = &superblock;
+            for word in [slots, inverse, twos, units, factor] {
                 let was = word.fetch_xor(1, Relaxed);
                 assert_eq!(superblock.class(), None, "class {class}");
                 word.store(was, Relaxed);
@@ -533,7 +541,7 @@ mod tests {
         assert_eq!(superblock.count_used(NOTHING, 0), u32::MAX);
         superblock.recount(NOTHING, 0);
         assert_eq!(superblock.open.load(Relaxed), u64::MAX);
-        superblock.shift.store(u8::MAX, Relaxed);
+        superblock.turn.store(u8::MAX, Relaxed);
         assert!(word_of(superblock.position(usize::MAX)) < WORDS);
         superblock.slots.store(3, Relaxed);
         assert_eq!(superblock.count_used(NOTHING, 0), 3);
@@ -631,7 +639,7 @@ mod tests {
                         for slot in &twice {
                             let (index, bit) = (word_of(at(*slot)), 1 << (at(*slot) % 64));
                             superblock.free[index].fetch_or(bit, Relaxed);
-                            let cleared = live().clear_among(FIRST, index, layout.shift, bit);
+                            let cleared = live().clear_among(FIRST, index, layout.step, bit);
                             assert_eq!(cleared, bit);
                         }
                         let got = superblock.collect_slots(names, &returned, live(), FIRST);
