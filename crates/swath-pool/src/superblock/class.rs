@@ -57,10 +57,8 @@ pub(crate) struct SuperblockLayout {
     pub(crate) units: u32,
     /// Granules from one position to the next.
     pub(crate) step: u32,
-    /// A granule's number times this, rotated right by `turn`, is its position, if it has one.
-    pub(crate) factor: u32,
-    /// See `factor`.
-    pub(crate) turn: u32,
+    /// 2^52 divided by `step`, rounded up: the highest twelve bits of a granule's number times this are its position.
+    pub(crate) reciprocal: u64,
     /// Slots that have their bits in one word at most.
     pub(crate) in_word: u32,
 }
@@ -91,9 +89,14 @@ pub(crate) const fn slot_at(offset: u32, inverse: u32, twos: u32) -> u32 {
     offset.wrapping_mul(inverse).rotate_right(twos)
 }
 
-/// The position of what begins so many granules after a superblock of this layout does.
-const fn position_of(layout: &SuperblockLayout, granules: usize) -> u32 {
-    (granules as u32).wrapping_mul(layout.factor).rotate_right(layout.turn)
+/// The bits of a product below the position.
+const POSITION_SHIFT: u32 = u64::BITS - 12;
+
+/// The position of what begins so many granules after a superblock does, by its layout's reciprocal. No position has more
+/// than twelve bits, whatever the numbers are, so that its word is one of 64.
+#[inline(always)]
+pub(crate) const fn position_of(granules: usize, reciprocal: u64) -> u32 {
+    ((granules as u64).wrapping_mul(reciprocal) >> POSITION_SHIFT) as u32
 }
 
 /// The word in which a position has its bit. Of one beyond all, which only a record that was
@@ -121,8 +124,7 @@ const fn layout(class: usize) -> SuperblockLayout {
     let granules = size >> GRANULE_SHIFT;
     // The model checker's granules are longer than some slots.
     let is_numbered = size > 128 && size.is_multiple_of(1 << GRANULE_SHIFT);
-    let (step, factor, turn) =
-        if is_numbered { (granules, inverse, twos - GRANULE_SHIFT) } else { (1, 1, 0) };
+    let step = if is_numbered { granules } else { 1 };
     let between = granules / step;
     assert!(between * (slots - 1) < 64 * WORDS, "each slot has a position");
     SuperblockLayout {
@@ -132,8 +134,7 @@ const fn layout(class: usize) -> SuperblockLayout {
         twos,
         units: units as u32,
         step: step as u32,
-        factor,
-        turn,
+        reciprocal: (1_u64 << POSITION_SHIFT).div_ceil(step as u64),
         in_word: if between == 0 { 64 } else { 64_usize.div_ceil(between) as u32 },
     }
 }
@@ -157,7 +158,8 @@ pub(crate) static STARTS: [[u64; WORDS]; CLASSES] = {
         let SuperblockLayout { size, slots, .. } = LAYOUTS[class];
         let mut slot = 0;
         while slot < slots {
-            let position = position_of(&LAYOUTS[class], ((slot * size) >> GRANULE_SHIFT) as usize);
+            let position =
+                position_of(((slot * size) >> GRANULE_SHIFT) as usize, LAYOUTS[class].reciprocal);
             starts[class][word_of(position)] |= 1 << (position % 64);
             slot += 1;
         }
@@ -273,8 +275,9 @@ mod unit {
     #[test]
     fn every_slot_has_its_position() {
         for (class, layout) in LAYOUTS.iter().enumerate() {
-            let position =
-                |slot: u32| position_of(layout, ((slot * layout.size) >> GRANULE_SHIFT) as usize);
+            let position = |slot: u32| {
+                position_of(((slot * layout.size) >> GRANULE_SHIFT) as usize, layout.reciprocal)
+            };
             let has = |position: u32| STARTS[class][word_of(position)] >> (position % 64) & 1 != 0;
             let starts: u32 = STARTS[class].iter().map(|word| word.count_ones()).sum();
             assert_eq!(starts, layout.slots, "class {class}");

@@ -38,7 +38,8 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::superblock::atomic::{Shared32, Shared64};
 use crate::superblock::class::{
-    LAYOUTS, OPEN, STARTS, SuperblockLayout, UNIT_GRANULES_SHIFT, WORDS, slot_at, word_of,
+    LAYOUTS, OPEN, STARTS, SuperblockLayout, UNIT_GRANULES_SHIFT, WORDS, position_of, slot_at,
+    word_of,
 };
 use crate::superblock::live::LiveBits;
 use crate::superblock::owner::Owner;
@@ -61,16 +62,14 @@ pub struct Superblock {
     pub(crate) inverse: AtomicU32,
     pub(crate) twos: AtomicU32,
     pub(crate) class: AtomicU8,
-    /// By how many bits a position is turned.
-    turn: AtomicU8,
-    _beside: [u8; 2],
+    _beside: [u8; 3],
     /// Units of the superblock or segment.
     pub(crate) units: AtomicU32,
     /// The next superblock on the list of those with returned slots, plus one.
     pub(crate) link: Shared32,
-    /// See [`SuperblockLayout::factor`].
-    factor: AtomicU32,
-    _apart: [u32; 7],
+    /// See [`SuperblockLayout::reciprocal`].
+    reciprocal: AtomicU64,
+    _apart: [u32; 6],
     // What the owner writes.
     /// The words of `free` that may have bits.
     pub(crate) open: AtomicU64,
@@ -111,12 +110,11 @@ impl Superblock {
             inverse: AtomicU32::new(0),
             twos: AtomicU32::new(0),
             class: AtomicU8::new(0),
-            turn: AtomicU8::new(0),
-            _beside: [0; 2],
+            _beside: [0; 3],
             units: AtomicU32::new(0),
             link: Shared32::new(0),
-            factor: AtomicU32::new(0),
-            _apart: [0; 7],
+            reciprocal: AtomicU64::new(0),
+            _apart: [0; 6],
             open: AtomicU64::new(0),
             left: AtomicI32::new(0),
             mark: AtomicU32::new(0),
@@ -205,10 +203,9 @@ impl Superblock {
     /// the class's. What is not on the way of nearly every call asks this before it believes any.
     pub(crate) fn class(&self) -> Option<usize> {
         let class = usize::from(self.class.load(Relaxed));
-        let SuperblockLayout { slots, inverse, twos, units, factor, turn, .. } =
+        let SuperblockLayout { slots, inverse, twos, units, reciprocal, .. } =
             *LAYOUTS.get(class)?;
-        let whole = u32::from(self.turn.load(Relaxed)) == turn
-            && self.factor.load(Relaxed) == factor
+        let whole = self.reciprocal.load(Relaxed) == reciprocal
             && self.slots.load(Relaxed) == slots
             && self.inverse.load(Relaxed) == inverse
             && self.twos.load(Relaxed) == twos
@@ -242,13 +239,12 @@ impl Superblock {
 
     /// Sets the layout of a superblock of `class`, and the bits of its free slots, which are all.
     fn lay(&self, class: usize) {
-        let SuperblockLayout { slots, inverse, twos, units, factor, turn, .. } = LAYOUTS[class];
+        let SuperblockLayout { slots, inverse, twos, units, reciprocal, .. } = LAYOUTS[class];
         self.slots.store(slots, Relaxed);
         self.inverse.store(inverse, Relaxed);
         self.twos.store(twos, Relaxed);
         self.class.store(class as u8, Relaxed);
-        self.turn.store(turn as u8, Relaxed);
-        self.factor.store(factor, Relaxed);
+        self.reciprocal.store(reciprocal, Relaxed);
         self.units.store(units, Relaxed);
         for (word, &starts) in self.free.iter().zip(&STARTS[class]) {
             word.store(starts, Relaxed);
@@ -259,8 +255,7 @@ impl Superblock {
     #[inline(always)]
     pub(crate) fn position(&self, granules: usize) -> u32 {
         // Of a number that was overwritten some position.
-        let product = (granules as u32).wrapping_mul(self.factor.load(Relaxed));
-        product.rotate_right(self.turn.load(Relaxed).into())
+        position_of(granules, self.reciprocal.load(Relaxed))
     }
 
     /// Slots that are not free: those returned and not yet taken count, and those that are live, whatever
@@ -518,13 +513,16 @@ mod tests {
         for class in CLASSES_HERE {
             let superblock = Superblock::new();
             superblock.begin(class, Owner::of(1, class));
-            let Superblock { slots, inverse, twos, units, factor, .. } = &superblock;
-            for word in [slots, inverse, twos, units, factor] {
+            let Superblock { slots, inverse, twos, units, .. } = &superblock;
+            for word in [slots, inverse, twos, units] {
                 let was = word.fetch_xor(1, Relaxed);
                 assert_eq!(superblock.class(), None, "class {class}");
                 word.store(was, Relaxed);
                 assert_eq!(superblock.class(), Some(class));
             }
+            superblock.reciprocal.fetch_xor(1 << 7, Relaxed);
+            assert_eq!(superblock.class(), None, "class {class}");
+            superblock.reciprocal.fetch_xor(1 << 7, Relaxed);
             for other in (0..=u8::MAX).filter(|&other| usize::from(other) != class) {
                 superblock.class.store(other, Relaxed);
                 assert_eq!(superblock.class(), None);
@@ -541,7 +539,7 @@ mod tests {
         assert_eq!(superblock.count_used(NOTHING, 0), u32::MAX);
         superblock.recount(NOTHING, 0);
         assert_eq!(superblock.open.load(Relaxed), u64::MAX);
-        superblock.turn.store(u8::MAX, Relaxed);
+        superblock.reciprocal.store(u64::MAX, Relaxed);
         assert!(word_of(superblock.position(usize::MAX)) < WORDS);
         superblock.slots.store(3, Relaxed);
         assert_eq!(superblock.count_used(NOTHING, 0), 3);
