@@ -8,7 +8,7 @@ use lock_api::RawMutex;
 use crate::heap::cache::Caches;
 use crate::heap::front::{Front, Unplaced};
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{LAYOUTS, UNIT_GRANULES_SHIFT, WORDS, class_of};
+use crate::superblock::class::{LAYOUTS, UNIT_GRANULES_SHIFT, WORDS, class_of, position_of};
 use crate::superblock::record::Superblock;
 
 /// Positions of a word, as a power of two.
@@ -121,7 +121,12 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
         };
         let owner = caches.owner(class as u8);
         let due = if layout.units == 1 && layout.step == 1 {
-            self.spill_words(class, owner, &mut len, keep)
+            self.spill_words(class, owner, &mut len, keep, |granule| granule)
+        } else if layout.units == 1 {
+            const UNIT: usize = 1 << UNIT_GRANULES_SHIFT;
+            self.spill_words(class, owner, &mut len, keep, |granule| {
+                granule - granule % UNIT + position_of(granule % UNIT, layout.reciprocal) as usize
+            })
         } else {
             let mut spilled = None;
             while len > keep && spilled.is_none() {
@@ -142,9 +147,17 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
         due
     }
 
-    /// Spills slots of superblocks of one unit whose bits lie as the live ones do: those of a word side by side at once.
+    /// Spills slots of superblocks of one unit: those of a word side by side at once. A slot's position in its superblock is
+    /// `place` of its granule, less that of the unit's first.
     #[inline(always)]
-    fn spill_words(self, class: usize, owner: u64, len: &mut usize, keep: usize) -> Option<Due> {
+    fn spill_words(
+        self,
+        class: usize,
+        owner: u64,
+        len: &mut usize,
+        keep: usize,
+        place: impl Fn(usize) -> usize,
+    ) -> Option<Due> {
         let caches = &self.slot().caches;
         // SAFETY: a heap that has slots is one of a pool.
         let superblocks = unsafe { &*self.pool }.superblocks();
@@ -158,7 +171,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
                 continue;
             };
             let before = *len;
-            let mut position = granule;
+            let mut position = place(granule);
             let (word, mut bits) = (position >> WORD_SHIFT, 0);
             loop {
                 bits |= 1_u64 << (position % WORD);
@@ -166,7 +179,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
                 if *len <= keep {
                     break;
                 }
-                position = caches.get(class, *len - 1).granule;
+                position = place(caches.get(class, *len - 1).granule);
                 if position >> WORD_SHIFT != word {
                     break;
                 }

@@ -131,23 +131,19 @@ impl<'m> LiveBits<'m> {
             let [low, high] = unit.pair(first / 64);
             return clear(high, bits >> LIVE_BITS) << LIVE_BITS | clear(low, bits);
         }
-        let live = self.among(first, index, step, bits);
         let step = step as usize;
         let first = first + 64 * index * step;
-        let mut rest = live;
+        let (mut rest, mut cleared) = (bits, 0);
         while rest != 0 {
-            let granule = first + rest.trailing_zeros() as usize * step;
-            self.clear(granule, 1 << (granule % LIVE_BITS));
+            let bit = rest.trailing_zeros() as usize;
             rest &= rest - 1;
+            let granule = first + bit * step;
+            let Some(word) = self.word(granule) else { continue };
+            let (live, mask) = (word.load(Relaxed), 1 << (granule % LIVE_BITS));
+            word.store(live & !mask, Relaxed);
+            cleared |= u64::from(live & mask != 0) << bit;
         }
-        live
-    }
-
-    /// Clears bits of a granule's word, as the owner.
-    fn clear(self, granule: usize, bits: u32) {
-        if let Some(word) = self.word(granule) {
-            word.store(word.load(Relaxed) & !bits, Relaxed);
-        }
+        cleared
     }
 
     /// Returns true if any block begins in `units` units from `first` on.
