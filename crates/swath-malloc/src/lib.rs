@@ -38,6 +38,18 @@ static BEGIN: extern "C" fn() = {
     begin
 };
 
+// The two that are called most begin at a cache line each. Else an unrelated change of the code moves them, and a program
+// that does little but call them has taken up to a third more time for it.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+core::arch::global_asm!(
+    ".pushsection .text.malloc,\"ax\",@progbits",
+    ".p2align 6",
+    ".popsection",
+    ".pushsection .text.free,\"ax\",@progbits",
+    ".p2align 6",
+    ".popsection",
+);
+
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {

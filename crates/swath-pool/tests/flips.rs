@@ -142,7 +142,7 @@ impl Aged {
         };
         let superblock = size_of::<Superblock>();
         match kind {
-            Kind::Head => part(tables.superblocks, UNITS, superblock, 0, 32),
+            Kind::Head => part(tables.superblocks, UNITS, superblock, 0, 40),
             Kind::Owned => part(tables.superblocks, UNITS, superblock, 64, 96),
             Kind::Free => part(tables.superblocks, UNITS, superblock, 96, 96 + 512),
             Kind::Returned => part(tables.returned, UNITS, size_of::<Returned>(), 0, 1024),

@@ -15,7 +15,9 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, class_of};
+use crate::superblock::class::{
+    CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, class_of,
+};
 use crate::superblock::owner::Owner;
 
 /// Entries of a class at most; few for the model checker.
@@ -331,33 +333,54 @@ impl Caches {
     }
 
     /// Half of a class's entries: as many as an empty cache is refilled with.
+    #[inline]
     pub(crate) fn half(class: usize) -> usize {
         PLACES.get(class).map_or(0, |place| usize::from(place.entries) / 2)
     }
 
-    /// Sets entries of an empty cache from below `index` down, which has them once it is
-    /// [settled](Self::settle). There is room for as many, or else, if they are `bounded`, for one at least, and
-    /// no more are taken. Returns the index of the last one.
+    /// Sets entries of an empty cache from below `index`, which is not 0, down, which has them once it is
+    /// [settled](Self::settle). No more are taken than there is room for. Returns the index of the last one.
     #[inline(always)]
     pub(crate) fn set_below(
         &self,
         class: usize,
         mut index: usize,
-        bounded: bool,
         entries: impl Iterator<Item = CachedSlot>,
     ) -> usize {
         let mut at = place(class, index);
         for entry in entries {
             at = at.wrapping_sub(ENTRY_BYTES);
             index -= 1;
-            // SAFETY: as the caller says, a place of the table.
+            // SAFETY: a place of the table: there was room below the index.
             unsafe { self.write(at, entry) };
             // Asked before the next is taken, which would have no room.
-            if bounded && index == 0 {
+            if index == 0 {
                 break;
             }
         }
         index
+    }
+
+    /// Sets entries as [`set_below`](Self::set_below) does, of so many slots, each so many granules behind the one before, as
+    /// far as there is room.
+    #[inline(always)]
+    pub(crate) fn set_run_below(
+        &self,
+        class: usize,
+        index: usize,
+        mut slot: CachedSlot,
+        granules: usize,
+        count: usize,
+    ) -> usize {
+        let (mut at, count) = (place(class, index), count.min(index));
+        for _ in 0..count {
+            at = at.wrapping_sub(ENTRY_BYTES);
+            // SAFETY: a place of the table: there was room below the index for as many.
+            unsafe { self.write(at, slot) };
+            slot.granule += granules;
+            slot.address = slot.address.wrapping_add(granules << GRANULE_SHIFT);
+        }
+        index - count
     }
 
     /// Sets an entry of the cache, which has it with its length.
@@ -368,12 +391,19 @@ impl Caches {
     }
 
     /// Gives an empty cache the entries that were set, those of `first..end`.
+    #[inline]
     pub(crate) fn settle(&self, class: usize, first: usize, end: usize) {
         if first != 0 {
-            (first..end).for_each(|index| self.set(class, index - first, self.get(class, index)));
+            self.lower(class, first, end);
         }
         self.set_len(class, end - first);
         self.mark_full(class);
+    }
+
+    /// Moves the entries of `first..end` down to the lowest places.
+    #[inline(never)]
+    fn lower(&self, class: usize, first: usize, end: usize) {
+        (first..end).for_each(|index| self.set(class, index - first, self.get(class, index)));
     }
 
     /// Marks the places above the highest entry; two, so that no flipped bit lets one class's entries grow into
@@ -410,7 +440,6 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
-    use crate::superblock::class::GRANULE_SHIFT;
 
     const OWNER: Owner = Owner::of(1, 0);
     /// Where the arena begins.
@@ -471,12 +500,19 @@ mod tests {
     fn entries_are_set_downwards_as_far_as_there_is_room() {
         for class in [0, 9, 30, CLASSES - 1] {
             let half = Caches::half(class);
-            for (given, bounded) in [(half, false), (half, true), (half + 3, true), (2, true)] {
+            for (given, is_run) in
+                [half, half + 3, 2].map(|given| [(given, false), (given, true)]).concat()
+            {
                 let caches = begun();
                 let mut slots = (1..=given).map(slot);
-                let first = caches.set_below(class, half, bounded, &mut slots);
+                let first = if is_run {
+                    caches.set_run_below(class, half, slot(1), 1, given)
+                } else {
+                    caches.set_below(class, half, &mut slots)
+                };
                 let taken = given.min(half);
-                assert_eq!((first, slots.count()), (half - taken, given - taken), "class {class}");
+                assert_eq!(first, half - taken, "class {class}");
+                assert!(is_run || slots.count() == given - taken, "class {class}");
                 caches.settle(class, first, half);
                 assert_eq!(caches.len(class), Some(taken));
                 assert!(caches.is_marked(class));

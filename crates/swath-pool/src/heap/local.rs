@@ -30,7 +30,7 @@ use crate::superblock::class::{
     CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, STARTS, SuperblockLayout,
     UNIT_GRANULES_SHIFT, WORDS, class_for,
 };
-use crate::superblock::live::{LIVE_BITS, LiveBits};
+use crate::superblock::live::LIVE_BITS;
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -248,7 +248,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
         let index = self.slot.current(class)?;
         let superblock = self.pool.superblocks().get(index as usize)?;
-        let SuperblockLayout { shift, in_word, slots, size, .. } = LAYOUTS[class];
+        let SuperblockLayout { step, in_word, slots, size, .. } = LAYOUTS[class];
+        let step = step as usize;
         let (live, arena) = (self.pool.live(), self.pool.start_of(0));
         let unit = live.unit(index as usize)?;
         let first = (index as usize) << UNIT_GRANULES_SHIFT;
@@ -256,6 +257,13 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let slot_at = |granule: usize| CachedSlot {
             granule,
             address: arena.wrapping_add(granule << GRANULE_SHIFT),
+        };
+        // In a class whose words of free slots do not lie as those of live ones, each slot is looked at.
+        let is_dead = |slot: &CachedSlot| {
+            fetch_ahead(slot);
+            // SAFETY: a slot of a superblock of the class: it lies in the arena.
+            let word = unsafe { live.word_unchecked(slot.granule) }.load(Relaxed);
+            word >> (slot.granule % LIVE_BITS) & 1 == 0
         };
         // The first slots come on top.
         let (caches, half) = (&self.slot.caches, Caches::half(class));
@@ -266,29 +274,43 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             // A free bit may have been overwritten: a slot that is not live is free, as none of the class is at
             // hand.
             let mut free = superblock.free[word].load(Relaxed) & starts;
-            if shift == 0 {
+            if step == 1 {
                 // SAFETY: the superblock is this heap's.
                 free &= !unsafe { unit.own_bits(word) };
             }
-            let from = first + ((64 * word) << shift);
-            if free == starts && free != 0 && lowest >= in_word as usize {
-                let end = (from + (64 << shift)).min(first + slots as usize * granules);
-                let mut granule = from + ((free.trailing_zeros() as usize) << shift);
-                let slots = core::iter::from_fn(|| {
-                    let slot = slot_at(granule);
-                    granule += granules;
-                    (slot.granule < end).then_some(slot)
-                });
-                lowest = set_free_below(caches, class, lowest, false, slots, live);
+            let from = first + 64 * word * step;
+            let whole = step == 1 && free == starts && free != 0 && lowest >= in_word as usize;
+            if whole {
+                // Of words side by side all of whose slots are free, one run.
+                let mut words = 1;
+                while let Some(next) = superblock.free.get(word + words)
+                    && open >> (word + words) & 1 != 0
+                    && lowest >= (words + 1) * in_word as usize
+                    && next.load(Relaxed) == STARTS[class][word + words]
+                    // SAFETY: as above.
+                    && unsafe { unit.own_bits(word + words) } & STARTS[class][word + words] == 0
+                {
+                    next.store(0, Relaxed);
+                    open &= !(1 << (word + words));
+                    words += 1;
+                }
+                let end = (from + 64 * words).min(first + slots as usize * granules);
+                let begin = from + free.trailing_zeros() as usize;
+                let count = (end - begin).div_ceil(granules.max(1));
+                lowest = caches.set_run_below(class, lowest, slot_at(begin), granules, count);
                 free = 0;
             } else {
                 let slots = core::iter::from_fn(|| {
-                    let slot = slot_at(from + ((free.trailing_zeros() as usize) << shift));
+                    let slot = slot_at(from + free.trailing_zeros() as usize * step);
                     let any = free != 0;
                     free &= free.wrapping_sub(1);
                     any.then_some(slot)
                 });
-                lowest = set_free_below(caches, class, lowest, true, slots, live);
+                lowest = if step == 1 {
+                    caches.set_below(class, lowest, slots)
+                } else {
+                    caches.set_below(class, lowest, slots.filter(is_dead))
+                };
             }
             superblock.free[word].store(free, Relaxed);
             if free == 0 {
@@ -640,42 +662,19 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     }
 }
 
-/// Sets entries as [`Caches::set_below`] does, of the slots that are not live: they are looked at in a class
-/// whose words of free slots do not lie as those of live ones.
-#[inline(always)]
-fn set_free_below(
-    caches: &Caches,
-    class: usize,
-    index: usize,
-    bounded: bool,
-    slots: impl Iterator<Item = CachedSlot>,
-    live: LiveBits<'_>,
-) -> usize {
-    if LAYOUTS[class].shift == 0 {
-        return caches.set_below(class, index, bounded, slots);
-    }
-    let is_free = |slot: &CachedSlot| {
-        fetch_ahead(slot, LAYOUTS[class].size);
-        // SAFETY: the slots are those of a superblock of the class: they lie in the arena.
-        let word = unsafe { live.word_unchecked(slot.granule) }.load(Relaxed);
-        word >> (slot.granule % LIVE_BITS) & 1 == 0
-    };
-    caches.set_below(class, index, bounded, slots.filter(is_free))
-}
-
 /// Has the processor fetch the first line of a slot that is soon handed out: those of longer slots lie too far apart for it
 /// to foresee them.
 #[inline(always)]
-fn fetch_ahead(slot: &CachedSlot, slot_bytes: u32) {
+fn fetch_ahead(slot: &CachedSlot) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse", not(miri)))]
-    if slot_bytes > 512 {
+    {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let line = core::ptr::without_provenance(slot.address);
         // SAFETY: a hint, of any address, which reads nothing for the program; the processor has the instruction.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "sse", not(miri))))]
-    let _ = (slot, slot_bytes);
+    let _ = slot;
 }
 
 impl<L: RawMutex, S: SegmentSource> Drop for LocalHeap<'_, '_, L, S> {

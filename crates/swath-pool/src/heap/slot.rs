@@ -39,6 +39,7 @@ impl Current {
     ///
     /// # Errors
     /// [`Overwritten`]: the two are not those that were stored.
+    #[inline]
     pub(crate) fn read(&self) -> Result<Option<u32>, Overwritten> {
         let [value, complement] = [0, 1].map(|half: usize| self.0[half].load(Relaxed));
         if complement == !value { Ok(value.checked_sub(1)) } else { Err(Overwritten) }
@@ -138,6 +139,7 @@ impl HeapSlot {
 
     /// The current superblock of `class`; none without one, or if its number was overwritten:
     /// the superblock stays with the heap then, and nothing more is allocated from it.
+    #[inline]
     pub(crate) fn current(&self, class: usize) -> Option<u32> {
         self.current[class].read().ok().flatten()
     }

@@ -8,7 +8,7 @@ use lock_api::RawMutex;
 use crate::heap::cache::Caches;
 use crate::heap::front::{Front, Unplaced};
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{LAYOUTS, UNIT_GRANULES_SHIFT, class_of};
+use crate::superblock::class::{LAYOUTS, UNIT_GRANULES_SHIFT, WORDS, class_of, position_of};
 use crate::superblock::record::Superblock;
 
 /// Positions of a word, as a power of two.
@@ -120,8 +120,13 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
             return None;
         };
         let owner = caches.owner(class as u8);
-        let due = if layout.units == 1 && layout.shift <= UNIT_GRANULES_SHIFT - WORD_SHIFT {
-            self.spill_words(class, owner, &mut len, keep)
+        let due = if layout.units == 1 && layout.step == 1 {
+            self.spill_words(class, owner, &mut len, keep, |granule| granule)
+        } else if layout.units == 1 {
+            const UNIT: usize = 1 << UNIT_GRANULES_SHIFT;
+            self.spill_words(class, owner, &mut len, keep, |granule| {
+                granule - granule % UNIT + position_of(granule % UNIT, layout.reciprocal) as usize
+            })
         } else {
             let mut spilled = None;
             while len > keep && spilled.is_none() {
@@ -142,15 +147,20 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
         due
     }
 
-    /// Spills slots of superblocks of one unit, of which no two have positions in one word of all units': those of a word
-    /// side by side at once.
+    /// Spills slots of superblocks of one unit: those of a word side by side at once. A slot's position in its superblock is
+    /// `place` of its granule, less that of the unit's first.
     #[inline(always)]
-    fn spill_words(self, class: usize, owner: u64, len: &mut usize, keep: usize) -> Option<Due> {
+    fn spill_words(
+        self,
+        class: usize,
+        owner: u64,
+        len: &mut usize,
+        keep: usize,
+        place: impl Fn(usize) -> usize,
+    ) -> Option<Due> {
         let caches = &self.slot().caches;
         // SAFETY: a heap that has slots is one of a pool.
         let superblocks = unsafe { &*self.pool }.superblocks();
-        let shift = LAYOUTS[class].shift;
-        let words = (1 << (UNIT_GRANULES_SHIFT - WORD_SHIFT) >> shift) - 1;
         while *len > keep {
             let granule = caches.get(class, *len - 1).granule;
             let superblock = superblocks.get(granule >> UNIT_GRANULES_SHIFT);
@@ -161,7 +171,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
                 continue;
             };
             let before = *len;
-            let mut position = granule >> shift;
+            let mut position = place(granule);
             let (word, mut bits) = (position >> WORD_SHIFT, 0);
             loop {
                 bits |= 1_u64 << (position % WORD);
@@ -169,13 +179,13 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
                 if *len <= keep {
                     break;
                 }
-                position = caches.get(class, *len - 1).granule >> shift;
+                position = place(caches.get(class, *len - 1).granule);
                 if position >> WORD_SHIFT != word {
                     break;
                 }
             }
             let count = before - *len;
-            if superblock.free_slots(word & words, bits, count as i32) {
+            if superblock.free_slots(word % WORDS, bits, count as i32) {
                 return Some(Due(granule));
             }
         }

@@ -9,9 +9,9 @@
 //! a multiple of the length: the division and the check for misaligned
 //! pointers are one (Granlund and Montgomery 1994, section 9).
 //!
-//! Only the check for misaligned pointers divides. A slot's bits stand at its **position**: the granule, of 16
-//! bytes, at which it begins, counted from the superblock's first. Above 128 bytes that number is divided
-//! by the greatest power of two that divides them all, so that a word has the bits of more slots.
+//! A slot's bits stand at its **position**. Up to 128 bytes that is the granule, of 16 bytes, at which it begins, counted
+//! from the superblock's first, so that they lie as the live bits do. Above, it is the slot's number: a word has the bits
+//! of 64 slots, and a cache is filled from one or two.
 
 /// The unit in which superblocks and segments lie, as a power of two of bytes.
 pub const UNIT_SHIFT: u32 = 16;
@@ -55,8 +55,10 @@ pub(crate) struct SuperblockLayout {
     pub(crate) twos: u32,
     /// Units of a superblock.
     pub(crate) units: u32,
-    /// The power of two of granules between two positions.
-    pub(crate) shift: u32,
+    /// Granules from one position to the next.
+    pub(crate) step: u32,
+    /// 2^52 divided by `step`, rounded up: the highest twelve bits of a granule's number times this are its position.
+    pub(crate) reciprocal: u64,
     /// Slots that have their bits in one word at most.
     pub(crate) in_word: u32,
 }
@@ -87,6 +89,16 @@ pub(crate) const fn slot_at(offset: u32, inverse: u32, twos: u32) -> u32 {
     offset.wrapping_mul(inverse).rotate_right(twos)
 }
 
+/// The bits of a product below the position.
+const POSITION_SHIFT: u32 = u64::BITS - 12;
+
+/// The position of what begins so many granules after a superblock does, by its layout's reciprocal. No position has more
+/// than twelve bits, whatever the numbers are, so that its word is one of 64.
+#[inline(always)]
+pub(crate) const fn position_of(granules: usize, reciprocal: u64) -> u32 {
+    ((granules as u64).wrapping_mul(reciprocal) >> POSITION_SHIFT) as u32
+}
+
 /// The word in which a position has its bit. Of one beyond all, which only a record that was
 /// overwritten has, it is some word.
 #[inline(always)]
@@ -110,8 +122,10 @@ const fn layout(class: usize) -> SuperblockLayout {
         step += 1;
     }
     let granules = size >> GRANULE_SHIFT;
-    let shift = if size <= 128 || granules == 0 { 0 } else { granules.trailing_zeros() };
-    let between = granules >> shift;
+    // The model checker's granules are longer than some slots.
+    let is_numbered = size > 128 && size.is_multiple_of(1 << GRANULE_SHIFT);
+    let step = if is_numbered { granules } else { 1 };
+    let between = granules / step;
     assert!(between * (slots - 1) < 64 * WORDS, "each slot has a position");
     SuperblockLayout {
         size: size as u32,
@@ -119,7 +133,8 @@ const fn layout(class: usize) -> SuperblockLayout {
         inverse,
         twos,
         units: units as u32,
-        shift,
+        step: step as u32,
+        reciprocal: (1_u64 << POSITION_SHIFT).div_ceil(step as u64),
         in_word: if between == 0 { 64 } else { 64_usize.div_ceil(between) as u32 },
     }
 }
@@ -143,7 +158,8 @@ pub(crate) static STARTS: [[u64; WORDS]; CLASSES] = {
         let SuperblockLayout { size, slots, .. } = LAYOUTS[class];
         let mut slot = 0;
         while slot < slots {
-            let position = (slot * size) >> (GRANULE_SHIFT + LAYOUTS[class].shift);
+            let position =
+                position_of(((slot * size) >> GRANULE_SHIFT) as usize, LAYOUTS[class].reciprocal);
             starts[class][word_of(position)] |= 1 << (position % 64);
             slot += 1;
         }
@@ -259,13 +275,15 @@ mod unit {
     #[test]
     fn every_slot_has_its_position() {
         for (class, layout) in LAYOUTS.iter().enumerate() {
-            let position = |slot: u32| (slot * layout.size) >> (GRANULE_SHIFT + layout.shift);
+            let position = |slot: u32| {
+                position_of(((slot * layout.size) >> GRANULE_SHIFT) as usize, layout.reciprocal)
+            };
             let has = |position: u32| STARTS[class][word_of(position)] >> (position % 64) & 1 != 0;
             let starts: u32 = STARTS[class].iter().map(|word| word.count_ones()).sum();
             assert_eq!(starts, layout.slots, "class {class}");
             for slot in 0..layout.slots {
                 assert!(has(position(slot)), "slot {slot} of class {class}");
-                let back = position(slot) << (GRANULE_SHIFT + layout.shift);
+                let back = (position(slot) * layout.step) << GRANULE_SHIFT;
                 assert_eq!(back, slot * layout.size, "slot {slot} of class {class}");
             }
         }

@@ -99,11 +99,12 @@ impl<'m> LiveBits<'m> {
     }
 
     /// Those of `bits` that are live: the positions in word `index` of a superblock that begins at granule
-    /// `first`, and whose positions lie 2^`shift` granules apart.
+    /// `first`, and whose positions lie `step` granules apart.
     #[inline]
-    pub(crate) fn among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
-        let first = first + ((64 * index) << shift);
-        if shift == 0 {
+    pub(crate) fn among(self, first: usize, index: usize, step: u32, bits: u64) -> u64 {
+        let step = step as usize;
+        let first = first + 64 * index * step;
+        if step == 1 {
             let unit = self.unit(first >> UNIT_GRANULES_SHIFT);
             return unit.map_or(0, |unit| unit.bits(first / 64)) & bits;
         }
@@ -111,15 +112,15 @@ impl<'m> LiveBits<'m> {
         while rest != 0 {
             let bit = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            live |= u64::from(self.has(first + (bit << shift))) << bit;
+            live |= u64::from(self.has(first + bit * step)) << bit;
         }
         live
     }
 
     /// Clears those of `bits` that are live, as the owner, and returns them; the rest as for
     /// [`among`](Self::among).
-    pub(crate) fn clear_among(self, first: usize, index: usize, shift: u32, bits: u64) -> u64 {
-        if shift == 0 {
+    pub(crate) fn clear_among(self, first: usize, index: usize, step: u32, bits: u64) -> u64 {
+        if step == 1 {
             let first = first + 64 * index;
             let Some(unit) = self.unit(first >> UNIT_GRANULES_SHIFT) else { return 0 };
             let clear = |word: &AtomicU32, bits: u64| {
@@ -130,22 +131,19 @@ impl<'m> LiveBits<'m> {
             let [low, high] = unit.pair(first / 64);
             return clear(high, bits >> LIVE_BITS) << LIVE_BITS | clear(low, bits);
         }
-        let live = self.among(first, index, shift, bits);
-        let first = first + ((64 * index) << shift);
-        let mut rest = live;
+        let step = step as usize;
+        let first = first + 64 * index * step;
+        let (mut rest, mut cleared) = (bits, 0);
         while rest != 0 {
-            let granule = first + ((rest.trailing_zeros() as usize) << shift);
-            self.clear(granule, 1 << (granule % LIVE_BITS));
+            let bit = rest.trailing_zeros() as usize;
             rest &= rest - 1;
+            let granule = first + bit * step;
+            let Some(word) = self.word(granule) else { continue };
+            let (live, mask) = (word.load(Relaxed), 1 << (granule % LIVE_BITS));
+            word.store(live & !mask, Relaxed);
+            cleared |= u64::from(live & mask != 0) << bit;
         }
-        live
-    }
-
-    /// Clears bits of a granule's word, as the owner.
-    fn clear(self, granule: usize, bits: u32) {
-        if let Some(word) = self.word(granule) {
-            word.store(word.load(Relaxed) & !bits, Relaxed);
-        }
+        cleared
     }
 
     /// Returns true if any block begins in `units` units from `first` on.

@@ -1,44 +1,43 @@
 //! A superblock's descriptor: its free slots and its owner.
 //!
-//! Three bits belong to a slot. The first says that it is **live**: its user has it. Its thread's heap sets it
-//! when the slot is handed out and clears it when it is freed, so that a double free shows at once. The
-//! second says that it is **free** with its superblock. A slot that is neither is in the cache of the
-//! superblock's heap. Both are written by the superblock's owner alone. The third says that another thread
-//! has **returned** it, and is set by that thread and taken by the owner; until then the slot is live.
-//! Above free and returned there is a summary, one bit for 64 positions or for 128:
+//! Three bits belong to a slot. The first says that it is **live**: its user has it. Its thread's heap sets it when the
+//! slot is handed out and clears it when it is freed, so that a double free shows at once. The second says that it is
+//! **free** with its superblock. A slot that is neither is in the cache of the superblock's heap. Both are written by
+//! the superblock's owner alone. The third says that another thread has **returned** it, and is set by that thread and
+//! taken by the owner; until then the slot is live. Above free and returned there is a summary, one bit for 64
+//! positions or for 128:
 //!
 //! ```text
 //!   owner:      open ──► free[0] free[1] …        plain loads and stores
 //!   others: queued ──► returned[0] returned[1] …      one fetch_or each
 //! ```
 //!
-//! No flipped bit of these hands a slot out twice. A free one is believed only if the slot is not live and,
-//! since a cache is empty when it is refilled, not at hand either; a returned one stands there twice.
+//! No flipped bit of these hands a slot out twice. A free one is believed only if the slot is not live and, since a
+//! cache is empty when it is refilled, not at hand either; a returned one stands there twice.
 //!
-//! The live bits stand in a table by themselves, one for each 16 bytes of the arena: from an address to
-//! its bit it takes one shift, and where no block begins there is no bit. The bits of free and returned
-//! slots stand by position ([`class`](crate::superblock::class)): in a superblock of one unit they lie as
-//! the live ones do, so that slots come back and are collected by whole words.
+//! The live bits stand in a table by themselves, one for each 16 bytes of the arena: from an address to its bit it
+//! takes one shift, and where no block begins there is no bit. The bits of free and returned slots stand by position
+//! ([`class`](crate::superblock::class)): those of short slots lie as the live ones do, so that slots come back and are
+//! collected by whole words.
 //!
-//! A thread that returns a slot sets its bit with one `fetch_or`; the old value
-//! tells a double free. If the word was empty, it sets the word's bit in
-//! `queued`; if that was empty too, it alone has the right to push the
-//! superblock on its owner's list. (`queued` and the owner are one word: the
-//! owner sees by one comparison that a superblock is its own and nothing waits.) So a superblock
-//! lies on at most one list, and it lies on one (or is about to be pushed, or was taken off and not yet read)
-//! exactly while `queued` is not zero. The owner takes the whole list by one
-//! swap, reads a superblock's link, and only then takes `queued` and the words
-//! that it names: nothing is popped one by one, so there is no ABA.
+//! A thread that returns a slot sets its bit with one `fetch_or`; the old value tells a double free. If the word was
+//! empty, it sets the word's bit in `queued`; if that was empty too, it alone has the right to push the superblock on
+//! its owner's list. (`queued` and the owner are one word: the owner sees by one comparison that a superblock is its
+//! own and nothing waits.) So a superblock lies on at most one list, and it lies on one (or is about to be pushed, or
+//! was taken off and not yet read) exactly while `queued` is not zero. The owner takes the whole list by one swap,
+//! reads a superblock's link, and only then takes `queued` and the words that it names: nothing is popped one by one,
+//! so there is no ABA.
 //!
-//! A heap that finds a superblock on its list that is no longer its own pushes it on to
-//! the owner; `queued` stays as it is, and with it the right to push.
+//! A heap that finds a superblock on its list that is no longer its own pushes it on to the owner; `queued` stays as it
+//! is, and with it the right to push.
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::superblock::atomic::{Shared32, Shared64};
 use crate::superblock::class::{
-    LAYOUTS, OPEN, STARTS, SuperblockLayout, UNIT_GRANULES_SHIFT, WORDS, slot_at, word_of,
+    LAYOUTS, OPEN, STARTS, SuperblockLayout, UNIT_GRANULES_SHIFT, WORDS, position_of, slot_at,
+    word_of,
 };
 use crate::superblock::live::LiveBits;
 use crate::superblock::owner::Owner;
@@ -61,14 +60,14 @@ pub struct Superblock {
     pub(crate) inverse: AtomicU32,
     pub(crate) twos: AtomicU32,
     pub(crate) class: AtomicU8,
-    /// The power of two of granules between two positions.
-    shift: AtomicU8,
-    _beside: [u8; 2],
+    _beside: [u8; 3],
     /// Units of the superblock or segment.
     pub(crate) units: AtomicU32,
     /// The next superblock on the list of those with returned slots, plus one.
     pub(crate) link: Shared32,
-    _apart: [u32; 8],
+    /// See [`SuperblockLayout::reciprocal`].
+    reciprocal: AtomicU64,
+    _apart: [u32; 6],
     // What the owner writes.
     /// The words of `free` that may have bits.
     pub(crate) open: AtomicU64,
@@ -109,11 +108,11 @@ impl Superblock {
             inverse: AtomicU32::new(0),
             twos: AtomicU32::new(0),
             class: AtomicU8::new(0),
-            shift: AtomicU8::new(0),
-            _beside: [0; 2],
+            _beside: [0; 3],
             units: AtomicU32::new(0),
             link: Shared32::new(0),
-            _apart: [0; 8],
+            reciprocal: AtomicU64::new(0),
+            _apart: [0; 6],
             open: AtomicU64::new(0),
             left: AtomicI32::new(0),
             mark: AtomicU32::new(0),
@@ -202,12 +201,12 @@ impl Superblock {
     /// the class's. What is not on the way of nearly every call asks this before it believes any.
     pub(crate) fn class(&self) -> Option<usize> {
         let class = usize::from(self.class.load(Relaxed));
-        let SuperblockLayout { slots, inverse, twos, units, shift, .. } = *LAYOUTS.get(class)?;
-        let whole = u32::from(self.shift.load(Relaxed)) == shift
-            && self.slots.load(Relaxed) == slots
-            && self.inverse.load(Relaxed) == inverse
-            && self.twos.load(Relaxed) == twos
-            && self.units.load(Relaxed) == units;
+        let layout = LAYOUTS.get(class)?;
+        let whole = self.reciprocal.load(Relaxed) == layout.reciprocal
+            && self.slots.load(Relaxed) == layout.slots
+            && self.inverse.load(Relaxed) == layout.inverse
+            && self.twos.load(Relaxed) == layout.twos
+            && self.units.load(Relaxed) == layout.units;
         whole.then_some(class)
     }
 
@@ -237,12 +236,12 @@ impl Superblock {
 
     /// Sets the layout of a superblock of `class`, and the bits of its free slots, which are all.
     fn lay(&self, class: usize) {
-        let SuperblockLayout { slots, inverse, twos, units, shift, .. } = LAYOUTS[class];
+        let SuperblockLayout { slots, inverse, twos, units, reciprocal, .. } = LAYOUTS[class];
         self.slots.store(slots, Relaxed);
         self.inverse.store(inverse, Relaxed);
         self.twos.store(twos, Relaxed);
         self.class.store(class as u8, Relaxed);
-        self.shift.store(shift as u8, Relaxed);
+        self.reciprocal.store(reciprocal, Relaxed);
         self.units.store(units, Relaxed);
         for (word, &starts) in self.free.iter().zip(&STARTS[class]) {
             word.store(starts, Relaxed);
@@ -253,7 +252,7 @@ impl Superblock {
     #[inline(always)]
     pub(crate) fn position(&self, granules: usize) -> u32 {
         // Of a number that was overwritten some position.
-        granules.wrapping_shr(self.shift.load(Relaxed).into()) as u32
+        position_of(granules, self.reciprocal.load(Relaxed))
     }
 
     /// Slots that are not free: those returned and not yet taken count, and those that are live, whatever
@@ -262,7 +261,7 @@ impl Superblock {
         let slots = self.slots.load(Relaxed);
         // Of a record that was overwritten nothing is free.
         let Some(class) = self.class() else { return slots };
-        let SuperblockLayout { units, shift, .. } = LAYOUTS[class];
+        let SuperblockLayout { units, step, .. } = LAYOUTS[class];
         // As nearly all are when their thread ends.
         if self.has_all_free(class) && !live.any((first >> UNIT_GRANULES_SHIFT) as u32, units) {
             return 0;
@@ -270,7 +269,7 @@ impl Superblock {
         let words = self.free.iter().zip(&STARTS[class]);
         let free = words.enumerate().map(|(index, (word, starts))| {
             let free = word.load(Relaxed) & starts;
-            (free & !live.among(first, index, shift, free)).count_ones()
+            (free & !live.among(first, index, step, free)).count_ones()
         });
         slots.saturating_sub(free.sum())
     }
@@ -374,7 +373,7 @@ impl Superblock {
         let mut taken = Collected::default();
         // Of a record that was overwritten nothing is known.
         let Some(class) = self.class() else { return taken };
-        let (starts, shift) = (&STARTS[class], LAYOUTS[class].shift);
+        let (starts, step) = (&STARTS[class], LAYOUTS[class].step);
         let mut open = self.open.load(Relaxed);
         while summary != 0 {
             let pair = summary.trailing_zeros() as usize;
@@ -384,7 +383,7 @@ impl Superblock {
                 if bits == 0 {
                     continue;
                 }
-                let freed = live.clear_among(first, index, shift, bits);
+                let freed = live.clear_among(first, index, step, bits);
                 if bits != freed {
                     taken.twice += (bits & !freed).count_ones();
                 }
@@ -403,7 +402,7 @@ impl Superblock {
     pub(crate) fn free_all_but_live(&self, live: LiveBits<'_>, first: usize) {
         let Some(class) = self.class() else { return };
         for (index, (word, &starts)) in self.free.iter().zip(&STARTS[class]).enumerate() {
-            word.store(starts & !live.among(first, index, LAYOUTS[class].shift, starts), Relaxed);
+            word.store(starts & !live.among(first, index, LAYOUTS[class].step, starts), Relaxed);
         }
     }
 
@@ -461,7 +460,7 @@ mod tests {
 
     /// The position of a slot of a class.
     fn position(class: usize, slot: u32) -> u32 {
-        (slot * LAYOUTS[class].size) >> (GRANULE_SHIFT + LAYOUTS[class].shift)
+        if class < 8 { (slot * LAYOUTS[class].size) >> GRANULE_SHIFT } else { slot }
     }
 
     /// A class whose superblocks have full words and a part of one, and one word that is not full.
@@ -529,11 +528,12 @@ mod tests {
     fn counts_of_an_overwritten_record_stay_in_bounds() {
         let superblock = Superblock::new();
         superblock.begin(0, Owner::of(1, 0));
+        superblock.reciprocal.store(u64::MAX, Relaxed);
+        assert_eq!((superblock.class(), superblock.slot(0)), (None, Some(0)));
         superblock.slots.store(u32::MAX, Relaxed);
         assert_eq!(superblock.count_used(NOTHING, 0), u32::MAX);
         superblock.recount(NOTHING, 0);
         assert_eq!(superblock.open.load(Relaxed), u64::MAX);
-        superblock.shift.store(u8::MAX, Relaxed);
         assert!(word_of(superblock.position(usize::MAX)) < WORDS);
         superblock.slots.store(3, Relaxed);
         assert_eq!(superblock.count_used(NOTHING, 0), 3);
@@ -631,7 +631,7 @@ mod tests {
                         for slot in &twice {
                             let (index, bit) = (word_of(at(*slot)), 1 << (at(*slot) % 64));
                             superblock.free[index].fetch_or(bit, Relaxed);
-                            let cleared = live().clear_among(FIRST, index, layout.shift, bit);
+                            let cleared = live().clear_among(FIRST, index, layout.step, bit);
                             assert_eq!(cleared, bit);
                         }
                         let got = superblock.collect_slots(names, &returned, live(), FIRST);
