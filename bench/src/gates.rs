@@ -130,6 +130,8 @@ const GATES: &[Gate] = &[
     gate("front-get", 117.0, || fronts::get(true, count)),
     gate("front-put", 252.0, || fronts::put(true, count)),
     gate("front-pair", 93.0, || fronts::pair(count)),
+    gate("front-pair-gathered", 999.0, || fronts::gathered_pair(false, count)),
+    gate("front-pair-gathers", 999.0, || fronts::gathered_pair(true, count)),
     gate("front-get-runs", 50.0, || fronts::get(false, count)),
     gate("front-put-runs", 62.0, || fronts::put(false, count)),
     gate("front-pair-1", 190.0, || fronts::pairs(true, Aligned(1), Many, count)),

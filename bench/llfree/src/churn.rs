@@ -2,13 +2,13 @@
 
 use swath_arch::Pfn;
 use swath_frame::Mobility;
+use swath_frame::front::{Fifo, Gather};
 
 use crate::churned::{HUGE_FRAMES, PERCENTS, Singles, churn};
 use crate::contender::{Contender, Cpu, Shared};
 use crate::failure::{Failure, setup};
 use crate::options::Options;
 use crate::ours::Ours;
-use crate::setup::SpinLock;
 use crate::theirs::Theirs;
 
 /// The CPUs of a shared allocator, as they take and free single frames.
@@ -31,10 +31,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         return Err(setup("churn wants a multiple of 512 frames"));
     }
     let possible = PERCENTS.map(|percent| frames * percent / 100 / HUGE_FRAMES as u64);
-    println!("free runs of 2 MiB after churn, mean (least to most) of {seeds} seeds; possible: {possible:?}");
+    println!(
+        "free runs of 2 MiB after churn, mean (least to most) of {seeds} seeds; possible: {possible:?}"
+    );
     for unmovable in [false, true] {
         println!("\n| {} |", if unmovable { "unmovable frames among them" } else { "all movable" });
-        row::<Ours>(frames, seeds, unmovable)?;
+        row::<Ours<Gather>>(frames, seeds, unmovable)?;
+        row::<Ours<Fifo>>(frames, seeds, unmovable)?;
         row::<Theirs>(frames, seeds, unmovable)?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 //! ```text
 //! swath-bench-llfree [check | times | instructions | many | churn] [--threads 1,2] [--orders 0-10]
 //!                    [--frames N] [--rounds N] [--patterns bulk,repeat,random,aged,cross]
+//!                    [--reuse fifo|gather]
 //! ```
 //!
 //! Without a word it does all three: it looks at what both hand out (each frame to one owner at a
@@ -12,13 +13,14 @@
 
 use std::process::ExitCode;
 
+use swath_frame::front::{Fifo, Gather};
+
 use crate::contender::{Contender, Shared};
 use crate::failure::Failure;
 use crate::options::Options;
-use crate::ours::Ours;
+use crate::ours::{Made, Ours};
 use crate::owned::Owned;
 use crate::patterns::{Pattern, Plan};
-use crate::setup::SpinLock;
 use crate::theirs::Theirs;
 
 mod churn;
@@ -96,7 +98,8 @@ fn check(options: &Options) -> Result<(), Failure> {
     for plan in options.plans(1 << 14) {
         for &pattern in &options.patterns {
             for (name, outcome) in [
-                (Ours::<SpinLock>::NAME, look::<Ours>(pattern, plan)),
+                (Fifo::NAME, look::<Ours<Fifo>>(pattern, plan)),
+                (Gather::NAME, look::<Ours<Gather>>(pattern, plan)),
                 (Theirs::NAME, look::<Theirs>(pattern, plan)),
             ] {
                 let Plan { order, threads, .. } = plan;
@@ -137,7 +140,8 @@ fn instructions(options: &Options) -> Result<(), Failure> {
             let (pairs, instructions) = callgrind::run(&format!("{name}/{order}"))?;
             Ok(instructions as f64 / pairs as f64)
         };
-        let (ours, theirs) = (count(Ours::<SpinLock>::NAME)?, count(Theirs::NAME)?);
+        let name = if options.gathers { Gather::NAME } else { Fifo::NAME };
+        let (ours, theirs) = (count(name)?, count(Theirs::NAME)?);
         println!("| {order} | {ours:.1} | {theirs:.1} | {:.2} |", ours / theirs);
     }
     Ok(())
@@ -149,7 +153,8 @@ fn measure(name: &str) -> Result<(), Failure> {
     let (contender, order) = name.split_once('/').ok_or_else(unknown)?;
     let order = order.parse().map_err(|_| unknown())?;
     let failed = match contender {
-        Ours::<SpinLock>::NAME => counted::<Ours>(order),
+        Fifo::NAME => counted::<Ours<Fifo>>(order),
+        Gather::NAME => counted::<Ours<Gather>>(order),
         Theirs::NAME => counted::<Theirs>(order),
         _ => return Err(unknown()),
     };

@@ -10,10 +10,12 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use swath_frame::front::{Fifo, Gather};
+
 use crate::contender::Contender;
 use crate::failure::{Failure, setup};
 use crate::options::Options;
-use crate::ours::Ours;
+use crate::ours::{Made, Ours};
 use crate::patterns::{Pattern, Plan};
 use crate::simulated::{self, MarkedLock};
 use crate::theirs::Theirs;
@@ -303,7 +305,8 @@ pub(crate) fn simulate(name: &str) -> Result<(), Failure> {
     let all = Pattern::ALL;
     let pattern = all.into_iter().find(|known| known.name() == *pattern).ok_or_else(unknown)?;
     let failed = match *contender {
-        Ours::<MarkedLock>::NAME => simulated::run::<Ours<MarkedLock>>(pattern, plan, 1),
+        Fifo::NAME => simulated::run::<Ours<Fifo, MarkedLock>>(pattern, plan, 1),
+        Gather::NAME => simulated::run::<Ours<Gather, MarkedLock>>(pattern, plan, 1),
         Theirs::NAME => simulated::run::<Theirs>(pattern, plan, 1),
         _ => return Err(unknown()),
     };
@@ -329,8 +332,12 @@ pub(crate) fn many(options: &Options) -> Result<(), Failure> {
                 continue;
             }
             let Plan { threads, order, .. } = plan;
-            let costs =
-                [price::<Ours<MarkedLock>>(pattern, plan)?, price::<Theirs>(pattern, plan)?];
+            let ours = if options.gathers {
+                price::<Ours<Gather, MarkedLock>>(pattern, plan)?
+            } else {
+                price::<Ours<Fifo, MarkedLock>>(pattern, plan)?
+            };
+            let costs = [ours, price::<Theirs>(pattern, plan)?];
             for (part, called) in pattern.parts().iter().enumerate() {
                 let [ours, theirs] = costs.map(|parts| parts[part]);
                 let per_call = |cost: Cost| {

@@ -6,7 +6,8 @@ use crate::setup::FRAMES;
 
 const USAGE: &str =
     "usage: swath-bench-llfree [check | times | instructions | many | churn] [--threads 1,2]
-       [--orders 0-10] [--frames N] [--rounds N] [--patterns bulk,repeat,random,aged,cross]";
+       [--orders 0-10] [--frames N] [--rounds N] [--patterns bulk,repeat,random,aged,cross]
+       [--reuse fifo|gather]";
 
 /// What is measured.
 pub(crate) struct Options {
@@ -20,6 +21,8 @@ pub(crate) struct Options {
     pub(crate) rounds: usize,
     /// Patterns.
     pub(crate) patterns: Vec<Pattern>,
+    /// Whether our front gathers what is in use.
+    pub(crate) gathers: bool,
 }
 
 impl Options {
@@ -31,6 +34,7 @@ impl Options {
             frames: FRAMES,
             rounds: 9,
             patterns: Pattern::ALL.to_vec(),
+            gathers: false,
         };
         let (pairs, rest) = args.as_chunks::<2>();
         if !rest.is_empty() {
@@ -43,6 +47,13 @@ impl Options {
                 "--frames" => options.frames = number(value)?,
                 "--rounds" => options.rounds = number(value)?,
                 "--patterns" => options.patterns = patterns(value)?,
+                "--reuse" => {
+                    options.gathers = match value {
+                        "fifo" => false,
+                        "gather" => true,
+                        _ => return Err(setup(USAGE)),
+                    }
+                }
                 _ => return Err(setup(USAGE)),
             }
         }

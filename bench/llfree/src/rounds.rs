@@ -1,11 +1,13 @@
 //! Times of both allocators, which take turns.
 
+use swath_frame::front::{Fifo, Gather};
+
 use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::options::Options;
-use crate::ours::Ours;
+use crate::ours::{Made, Ours};
 use crate::patterns::{Pattern, Plan, Tally};
-use crate::setup::{SpinLock, median};
+use crate::setup::median;
 use crate::theirs::Theirs;
 
 /// Calls of each thread in a round, at least.
@@ -16,11 +18,15 @@ const TRIES: usize = 20;
 
 /// Measures every pattern, and says which rows are lost.
 pub(crate) fn times(options: &Options) -> Result<(), Failure> {
+    if options.gathers { times_of::<Gather>(options) } else { times_of::<Fifo>(options) }
+}
+
+fn times_of<U: Made>(options: &Options) -> Result<(), Failure> {
     println!(
         "Nanoseconds per call, or per pair of calls: median of {} rounds (lowest–highest).\n",
         options.rounds
     );
-    println!("| pattern | threads | order | swath | LLFree | swath / LLFree |");
+    println!("| pattern | threads | order | {} | LLFree | ratio |", U::NAME);
     println!("|---|---|---|---|---|---|");
     let (mut rows, mut disturbed) = (0, 0);
     let (mut lost, mut failed) = (Vec::new(), Vec::new());
@@ -28,7 +34,7 @@ pub(crate) fn times(options: &Options) -> Result<(), Failure> {
         for plan in options.plans(CALLS) {
             let Plan { threads, order, .. } = plan;
             let tallies = (0..options.rounds)
-                .map(|_| Ok([round::<Ours>(pattern, plan)?, round::<Theirs>(pattern, plan)?]))
+                .map(|_| Ok([round::<Ours<U>>(pattern, plan)?, round::<Theirs>(pattern, plan)?]))
                 .collect::<Result<Vec<_>, Failure>>()?;
             for (part, called) in pattern.parts().iter().enumerate() {
                 let row = Row::new(&tallies, part);
@@ -43,7 +49,7 @@ pub(crate) fn times(options: &Options) -> Result<(), Failure> {
                 }
             }
             disturbed += tallies.iter().flatten().filter(|tally| tally.disturbed).count();
-            for (name, of) in [(Ours::<SpinLock>::NAME, 0), (Theirs::NAME, 1)] {
+            for (name, of) in [(U::NAME, 0), (Theirs::NAME, 1)] {
                 let sum: u64 = tallies.iter().map(|tallies| tallies[of].failed).sum();
                 if sum > 0 {
                     failed.push(format!(

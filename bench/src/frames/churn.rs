@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use rayon::prelude::*;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::buddy::Rule;
-use swath_frame::front::{Front, Slot};
+use swath_frame::front::{Front, Reuse, Slot};
 use swath_frame::zone::linux::{LinuxZone, PAGEBLOCK_ORDER};
 use swath_frame::{
     BestFit, BuddyConfig, ByteRange, FrameAllocator, HeadOfList, MemoryMap, Mobility, PageBuddy,
@@ -23,8 +23,9 @@ use crate::setup::{SpinLock, bbs};
 enum Design {
     Head(BuddyConfig),
     Best(BuddyConfig),
-    FrontHead(BuddyConfig),
-    FrontBest(BuddyConfig),
+    /// Through a front, which gathers or not.
+    FrontHead(BuddyConfig, bool),
+    FrontBest(BuddyConfig, bool),
     Linux,
 }
 
@@ -38,7 +39,7 @@ impl<R: Rule> Singles for PageBuddy<Vec<u64>, R> {
     }
 }
 
-impl<R: Rule> Singles for Front<'_, SpinLock, PageBuddy<Vec<u64>, R>> {
+impl<R: Rule, U: Reuse> Singles for Front<'_, SpinLock, PageBuddy<Vec<u64>, R>, U> {
     fn take(&mut self, cpu: u64, _mobility: Mobility) -> Option<Pfn> {
         self.on(cpu as usize).ok()?.allocate_frame()
     }
@@ -68,6 +69,7 @@ fn buddy<R: Rule>(
 
 fn through_front<R: Rule>(
     allocator: PageBuddy<Vec<u64>, R>,
+    gathers: bool,
     work: impl FnOnce(&mut dyn Singles) -> Result<u64, String>,
 ) -> Result<u64, String> {
     let len = Front::<SpinLock, PageBuddy<Vec<u64>, R>>::bits_len(&allocator);
@@ -75,7 +77,7 @@ fn through_front<R: Rule>(
     let mut slots: [Slot<SpinLock>; 2] = std::array::from_fn(|_| Slot::new());
     let mut front =
         Front::new(allocator, &mut slots, &mut bits).map_err(|error| error.to_string())?;
-    work(&mut front)
+    if gathers { work(&mut front.gathering()) } else { work(&mut front) }
 }
 
 impl Design {
@@ -88,8 +90,12 @@ impl Design {
         match self {
             Self::Head(config) => work(&mut buddy::<HeadOfList>(&map, config)?),
             Self::Best(config) => work(&mut buddy::<BestFit>(&map, config)?),
-            Self::FrontHead(config) => through_front(buddy::<HeadOfList>(&map, config)?, work),
-            Self::FrontBest(config) => through_front(buddy::<BestFit>(&map, config)?, work),
+            Self::FrontHead(config, gathers) => {
+                through_front(buddy::<HeadOfList>(&map, config)?, gathers, work)
+            }
+            Self::FrontBest(config, gathers) => {
+                through_front(buddy::<BestFit>(&map, config)?, gathers, work)
+            }
             Self::Linux => {
                 let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
                 let mut zone = LinuxZone::new(&map, span, PAGEBLOCK_ORDER, storage)
@@ -118,9 +124,12 @@ pub(crate) fn run(numbers: &[&str]) -> Result<(), Failure> {
         ("PBS 9, best fit", Design::Best(BuddyConfig::PBS_ARMV8)),
         ("BBS, head of list", Design::Head(bbs())),
         ("Linux's zone", Design::Linux),
-        ("front, PBS 9, head of list", Design::FrontHead(BuddyConfig::PBS_ARMV8)),
-        ("front, PBS 9, best fit", Design::FrontBest(BuddyConfig::PBS_ARMV8)),
-        ("front, BBS", Design::FrontHead(bbs())),
+        ("gathering front, PBS 9, head of list", Design::FrontHead(BuddyConfig::PBS_ARMV8, true)),
+        ("gathering front, PBS 4, head of list", Design::FrontHead(BuddyConfig::PBS_ARMV7, true)),
+        ("gathering front, BBS", Design::FrontHead(bbs(), true)),
+        ("front, PBS 9, head of list", Design::FrontHead(BuddyConfig::PBS_ARMV8, false)),
+        ("front, PBS 9, best fit", Design::FrontBest(BuddyConfig::PBS_ARMV8, false)),
+        ("front, BBS", Design::FrontHead(bbs(), false)),
     ];
     println!(
         "free runs of 2 MiB of {}, mean (least to most) of {seeds} seeds",
@@ -129,7 +138,7 @@ pub(crate) fn run(numbers: &[&str]) -> Result<(), Failure> {
     for unmovable in [false, true] {
         println!("\n| {} |", if unmovable { "unmovable frames among them" } else { "all movable" });
         for (name, design) in designs {
-            print!("| {name:<26} |");
+            print!("| {name:<36} |");
             for percent in PERCENTS {
                 let found: Result<Vec<u64>, String> = (1..seeds + 1)
                     .into_par_iter()

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::front::{Front, Slot};
+use swath_frame::front::{Fifo, Front, Reuse, Slot};
 use swath_frame::{BuddyConfig, FrameAllocator, HeadOfList, PageBuddy, Trusting};
 
 use crate::random::Random;
@@ -29,20 +29,25 @@ pub(crate) enum Live {
     Many,
 }
 
-type FrontOver<'m> = Front<'m, SpinLock, PageBuddy<Vec<u64>, HeadOfList>>;
+type FrontOver<'m, U = Fifo> = Front<'m, SpinLock, PageBuddy<Vec<u64>, HeadOfList>, U>;
+
+/// How a front is made of a plain one.
+type Made<U> = for<'m> fn(FrontOver<'m>) -> FrontOver<'m, U>;
 
 /// Runs `body` with a front on a map of which a half is used, by users of the
 /// front, and these frames: a random half in random order, or the lower half
 /// in rising order.
-fn with_front(
+fn with_front<U: Reuse>(
     random: bool,
-    body: impl FnOnce(&FrontOver<'_>, Vec<Pfn>) -> Result<u64, String>,
+    made: Made<U>,
+    body: impl FnOnce(&FrontOver<'_, U>, Vec<Pfn>) -> Result<u64, String>,
 ) -> Result<u64, String> {
     let allocator: PageBuddy<_, _, Trusting> = buddy(BuddyConfig::PBS_ARMV8, true);
     let mut bits = Vec::new();
     bits.resize_with(FrontOver::bits_len(&allocator), || AtomicUsize::new(0));
     let mut slots: [Slot<SpinLock>; 4] = std::array::from_fn(|_| Slot::new());
-    let front = Front::new(allocator, &mut slots, &mut bits).map_err(|error| error.to_string())?;
+    let front = FrontOver::new(allocator, &mut slots, &mut bits);
+    let front = made(front.map_err(|error| error.to_string())?);
     let mut frames: Vec<Pfn> = Vec::new();
     front
         .allocate(FRAMES, &mut |block| frames.extend(block.iter()))
@@ -61,48 +66,74 @@ fn with_front(
 }
 
 pub(crate) fn get(random: bool, counted: Counted) -> Result<u64, String> {
-    with_front(random, |front, used| {
-        let cpu = front.on(1).map_err(|error| error.to_string())?;
-        let mut taken = vec![None; CALLS];
-        counted(&mut || taken.iter_mut().for_each(|frame| *frame = cpu.allocate_frame()));
-        check_taken(&taken, &used, front.free_frames())
-    })
+    with_front(
+        random,
+        |front| front,
+        |front, used| {
+            let cpu = front.on(1).map_err(|error| error.to_string())?;
+            let mut taken = vec![None; CALLS];
+            counted(&mut || taken.iter_mut().for_each(|frame| *frame = cpu.allocate_frame()));
+            check_taken(&taken, &used, front.free_frames())
+        },
+    )
 }
 
 pub(crate) fn put(random: bool, counted: Counted) -> Result<u64, String> {
-    with_front(random, |front, mut used| {
-        let cpu = front.on(1).map_err(|error| error.to_string())?;
-        let frames = used.split_off(used.len() - CALLS);
-        let mut freed = 0;
-        counted(&mut || {
-            frames.iter().for_each(|&frame| freed += u64::from(cpu.free_frame(frame).is_ok()));
-        });
-        check_taken(&[], &used, front.free_frames())?;
-        if freed == CALLS as u64 { Ok(freed) } else { Err("a free failed".into()) }
-    })
+    with_front(
+        random,
+        |front| front,
+        |front, mut used| {
+            let cpu = front.on(1).map_err(|error| error.to_string())?;
+            let frames = used.split_off(used.len() - CALLS);
+            let mut freed = 0;
+            counted(&mut || {
+                frames.iter().for_each(|&frame| freed += u64::from(cpu.free_frame(frame).is_ok()));
+            });
+            check_taken(&[], &used, front.free_frames())?;
+            if freed == CALLS as u64 { Ok(freed) } else { Err("a free failed".into()) }
+        },
+    )
 }
 
 /// A random frame comes back, another is taken: one call is the two together,
 /// the steady state of a busy CPU.
 pub(crate) fn pair(counted: Counted) -> Result<u64, String> {
-    with_front(true, |front, mut used| {
-        let cpu = front.on(1).map_err(|error| error.to_string())?;
-        let mut failed = 0_u64;
-        counted(&mut || {
-            for frame in &mut used[..CALLS] {
-                failed += u64::from(cpu.free_frame(*frame).is_err());
-                match cpu.allocate_frame() {
-                    Some(taken) => *frame = taken,
-                    None => failed += 1,
-                }
+    with_front(true, |front| front, |front, used| turns_of_one(front, used, counted))
+}
+
+/// As [`pair`] where what is in use gathers: it lies side by side already, or anywhere.
+pub(crate) fn gathered_pair(scattered: bool, counted: Counted) -> Result<u64, String> {
+    with_front(
+        scattered,
+        |front| front.gathering(),
+        |front, mut used| {
+            Random::new(2).shuffle(&mut used);
+            turns_of_one(front, used, counted)
+        },
+    )
+}
+
+fn turns_of_one<U: Reuse>(
+    front: &FrontOver<'_, U>,
+    mut used: Vec<Pfn>,
+    counted: Counted,
+) -> Result<u64, String> {
+    let cpu = front.on(1).map_err(|error| error.to_string())?;
+    let mut failed = 0_u64;
+    counted(&mut || {
+        for frame in &mut used[..CALLS] {
+            failed += u64::from(cpu.free_frame(*frame).is_err());
+            match cpu.allocate_frame() {
+                Some(taken) => *frame = taken,
+                None => failed += 1,
             }
-        });
-        if failed > 0 {
-            return Err(format!("{failed} calls failed"));
         }
-        check_taken(&[], &used, front.free_frames())?;
-        Ok(CALLS as u64)
-    })
+    });
+    if failed > 0 {
+        return Err(format!("{failed} calls failed"));
+    }
+    check_taken(&[], &used, front.free_frames())?;
+    Ok(CALLS as u64)
 }
 
 /// Takes a block and gives one back, in steady state, through the front (on one CPU) or in the bare
