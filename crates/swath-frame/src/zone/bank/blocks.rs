@@ -531,7 +531,7 @@ impl BankBlocks {
             }
             frames.put(!ones::<u64>(1 << order));
         } else {
-            Self::claim_all::<S>(words, first, 1 << (order.max(6) - 6))?;
+            Self::claim_all::<S>(words, first, order - 6)?;
         }
         record.set_class(from, !is_empty);
         let at = self.words_of(bank);

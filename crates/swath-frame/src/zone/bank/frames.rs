@@ -27,6 +27,35 @@ impl CellFrames<'_> {
     }
 }
 
+/// Takes all frames of cells, if they are wholly free; returns true if they were.
+#[inline(always)]
+fn take<const N: usize>(cells: [&mut [u64; CELL]; N]) -> bool {
+    let all = cells.iter().fold(u64::MAX, |all, [free, _, again, _]| all & free & again);
+    if all != u64::MAX {
+        return false;
+    }
+    cells.into_iter().for_each(|[free, _, again, _]| (*free, *again) = (0, 0));
+    true
+}
+
+/// As [`take`], four by four: nothing changes if one is not free.
+#[inline(always)]
+fn take_fours(fours: &mut [[[u64; CELL]; 4]]) -> bool {
+    match fours.iter_mut().position(|four| !take(four.each_mut())) {
+        Some(taken) => untake(fours, taken),
+        None => true,
+    }
+}
+
+/// Makes the frames of the first cells, which were taken, free again; returns false.
+#[cold]
+#[inline(never)]
+fn untake(fours: &mut [[[u64; CELL]; 4]], taken: usize) -> bool {
+    let cells = fours.iter_mut().take(taken).flatten();
+    cells.for_each(|[free, _, again, _]| (*free, *again) = (u64::MAX, u64::MAX));
+    false
+}
+
 impl BankBlocks {
     /// Words of a cell.
     pub(crate) const fn cell_words(checked: bool) -> usize {
@@ -71,22 +100,24 @@ impl BankBlocks {
         Some(CellFrames { free: cell[0], cell })
     }
 
-    /// Hands out all frames of cells, if they are wholly free.
+    /// Hands out all frames of 2^`k` cells, if they are wholly free.
+    #[inline(always)]
     pub(crate) fn claim_all<S: Keep + ?Sized>(
         words: &mut [u64],
         first: usize,
-        count: usize,
+        k: u32,
     ) -> Option<()> {
+        let cells = first..first + (1 << k);
         if S::CHECKED {
-            let cells = words.as_chunks_mut::<CELL>().0.get_mut(first..first + count)?;
-            let all = |all: u64, &[free, _, again, _]: &[u64; CELL]| all & free & again;
-            if cells.iter().fold(u64::MAX, all) != u64::MAX {
-                return None;
-            }
-            cells.iter_mut().for_each(|[free, _, again, _]| (*free, *again) = (0, 0));
-            return Some(());
+            let cells = words.as_chunks_mut::<CELL>().0.get_mut(cells)?;
+            let taken = match cells {
+                [only] => take([only]),
+                [one, other] => take([one, other]),
+                _ => take_fours(cells.as_chunks_mut().0),
+            };
+            return taken.then_some(());
         }
-        let cells = words.as_chunks_mut::<PAIR>().0.get_mut(first..first + count)?;
+        let cells = words.as_chunks_mut::<PAIR>().0.get_mut(cells)?;
         cells.iter_mut().for_each(|[free, _]| *free = 0);
         Some(())
     }
