@@ -400,7 +400,7 @@ impl BankBlocks {
         if !S::CHECKED {
             return Some(class.tree.pop_first(words, at));
         }
-        class.tree.pop_below(words, at, class.bound as usize)
+        class.tree.pop_below(words, at, &class.bound)
     }
 
     /// The order of the largest block of a word that is not zero.
