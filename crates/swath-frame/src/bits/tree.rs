@@ -359,7 +359,10 @@ mod tests {
                             tree.pop_first(&mut s[..], at)
                         } else {
                             // Not without the bound's last number.
-                            assert_eq!(tree.pop_below(&mut s.clone()[..], at, &(first as u32)), None);
+                            assert_eq!(
+                                tree.pop_below(&mut s.clone()[..], at, &(first as u32)),
+                                None
+                            );
                             tree.pop_below(&mut s[..], at, &(first as u32 + 1)).unwrap()
                         };
                         assert_eq!(popped, (first, set.is_empty()), "{place}");
@@ -373,7 +376,11 @@ mod tests {
                         assert_eq!(tree.wrong_word(&s[..], at, bound, holds), None, "{place}");
                     }
                     if set.is_empty() {
-                        assert_eq!(tree.pop_below(&mut s[..], at, &(bound as u32)), None, "{place}");
+                        assert_eq!(
+                            tree.pop_below(&mut s[..], at, &(bound as u32)),
+                            None,
+                            "{place}"
+                        );
                     }
                     assert!(tree.check(&s[..], at, bound), "{place}");
                     assert_eq!(Tree::len(&s[..], at, bound), set.len(), "{place}");
@@ -417,7 +424,11 @@ mod tests {
             let mut s = vec![0_u64; 3 + words];
             s[3 + words - 1] = 1 << 63;
             for len in 3..s.len() {
-                assert_eq!(tree.pop_below(&mut s[..len], 3, &(bound as u32)), None, "{bound}: {len} words");
+                assert_eq!(
+                    tree.pop_below(&mut s[..len], 3, &(bound as u32)),
+                    None,
+                    "{bound}: {len} words"
+                );
             }
         }
     }

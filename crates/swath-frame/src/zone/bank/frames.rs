@@ -207,3 +207,49 @@ impl BankBlocks {
         s.words().as_chunks::<CELL>().0.get(cell).copied().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bits::store::{Guarded, Outvoted};
+
+    type Words<'w> = Guarded<&'w mut [u64], Outvoted>;
+
+    const CELLS: usize = 17;
+
+    /// Cells that are wholly free, the second to the last; the bank has all frames.
+    fn cells() -> [[u64; CELL]; CELLS] {
+        let mut cells = [[u64::MAX; CELL]; CELLS];
+        cells[0] = [0, u64::MAX, 0, u64::MAX];
+        cells
+    }
+
+    #[test]
+    fn all_of_some_cells_are_claimed_and_no_others() {
+        for k in 0..5 {
+            let mut words = cells();
+            assert!(BankBlocks::claim_all::<Words<'_>>(words.as_flattened_mut(), 1, k).is_some());
+            for (nth, cell) in words.iter().enumerate() {
+                let free = if nth <= 1 << k { 0 } else { u64::MAX };
+                assert_eq!(*cell, [free, u64::MAX, free, u64::MAX], "2^{k} cells: {nth}");
+            }
+            assert!(BankBlocks::claim_all::<Words<'_>>(words.as_flattened_mut(), 17, k).is_none());
+        }
+    }
+
+    #[test]
+    fn one_word_that_is_not_free_leaves_all_cells_as_they_are() {
+        for k in 0..5 {
+            for wrong in 1..=1 << k {
+                for nth in [0, 2] {
+                    let mut words = cells();
+                    words[wrong][nth] ^= 1 << (7 * wrong % 64);
+                    let before = words;
+                    let flat = words.as_flattened_mut();
+                    assert!(BankBlocks::claim_all::<Words<'_>>(flat, 1, k).is_none());
+                    assert_eq!(words, before, "2^{k} cells: {wrong}");
+                }
+            }
+        }
+    }
+}
