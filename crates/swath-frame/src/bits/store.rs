@@ -606,6 +606,12 @@ mod tests {
             words.keep(5, 12, 90);
             assert_eq!(words.update(1, 0, |was| was + 57), 13);
             assert_eq!([words.field(1, 0), words.kept(5), words.kept(6)], [70, 90, 13]);
+            let flip = Guarded::<&mut [u64], Outvoted>::flip;
+            let firsts = flip(words.words_mut(), 1, 5, 1 << 9);
+            assert_eq!(firsts.map(|word| word & 0xffff), [75, 90 | 1 << 9]);
+            assert_eq!(flip(words.words_mut(), 1, 0, 0), firsts);
+            assert_eq!(flip(words.words_mut(), 2, 5, 1), [0; 2]);
+            assert_eq!([words.field(1, 0), words.kept(5), words.kept(6)], [75, 90 | 1 << 9, 13]);
             let found = (0..8).find_map(|index| differing(&storage, index));
             assert_eq!(found, Some(changed));
         }
