@@ -42,6 +42,7 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-hw/src/tlb/split.rs", &[(UNIT, &["tlb::"]), (SUITE, &["mmu::", "processor"])]),
     ("crates/swath-hw/src/translate/walker.rs", &[(UNIT, &["translate::"]), WALKS]),
     ("crates/swath-pool/src/heap/cache.rs", &[(UNIT, &["heap::cache"]), POOLS]),
+    ("crates/swath-pool/src/heap/front.rs", &[FRONTS, POOLS]),
     ("crates/swath-pool/src/heap/kept.rs", &[(UNIT, &["heap::kept"]), POOLS]),
     ("crates/swath-pool/src/heap/local.rs", &[POOL, POOLS]),
     ("crates/swath-pool/src/heap/run.rs", &[(UNIT, &["heap::kept"]), POOLS]),
@@ -49,6 +50,7 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-pool/src/heap/short.rs", &[(UNIT, &["heap::short"]), POOLS]),
     ("crates/swath-pool/src/heap/spill.rs", &[POOL, POOLS]),
     ("crates/swath-pool/src/pool/buffer_pool.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/pool/check.rs", &[(UNIT, &["pool::check"]), POOLS]),
     ("crates/swath-pool/src/pool/dirty.rs", &[(UNIT, &["pool::dirty"]), POOLS]),
     ("crates/swath-pool/src/pool/exchange.rs", &[POOL, POOLS]),
     ("crates/swath-pool/src/pool/stats.rs", &[(SUITE, &["stats"]), POOLS]),
@@ -87,6 +89,7 @@ const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
 const POOL: Stage =
     (SUITE, &["a_full_arena", "front::", "kept_segments", "places", "safe_calls", "stats"]);
+const FRONTS: Stage = (SUITE, &["a_flip", "front", "places"]);
 const POOLS: Stage = (SUITE, &["errors", "flips", "model", "safe_calls", "threads"]);
 
 /// Which files are changed, and how much of them.
