@@ -119,3 +119,15 @@ fn guards_are_held_and_not_live() {
     assert_eq!((stats.segment_bytes, stats.live_bytes, stats.held_bytes), (0, 0, 0));
     assert_eq!(stats.cached_bytes, 12 * UNIT);
 }
+
+/// An arena of which the last unit is in use.
+#[test]
+fn stats_count_up_to_the_last_unit() {
+    let arena = arena(8, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    let blocks = [allocate(&mut heap, 7 * UNIT_BYTES, 1), allocate(&mut heap, 512, 1)].concat();
+    let stats = arena.pool.stats();
+    assert_eq!((stats.held_bytes, stats.live_bytes), (8 * UNIT, 7 * UNIT + 512));
+    arena.pool.check().unwrap();
+    free(&mut heap, blocks);
+}

@@ -12,6 +12,7 @@ use std::vec::Vec;
 use lock_api::{GuardSend, RawMutex};
 
 use crate::heap::local::LocalHeap;
+use crate::heap::run::Run;
 use crate::heap::slot::HeapSlot;
 use crate::options::BufferOptions;
 use crate::pool::buffer_pool::BufferPool;
@@ -64,6 +65,8 @@ struct Used {
     /// A superblock of several units, and a segment of three.
     long: u32,
     segment: u32,
+    /// Two units that the first heap keeps.
+    kept: u32,
 }
 
 impl Used {
@@ -81,8 +84,9 @@ impl Used {
             heaps: Vec::leak((0..2).map(|_| HeapSlot::new()).collect()),
             dirty: Vec::leak(vec![0; dirty_words(UNITS)]),
         };
+        let options = BufferOptions { slack: 1, ..BufferOptions::default() };
         // SAFETY: the arena is the pool's for good.
-        let pool = unsafe { Pool::new(base, storage, source, BufferOptions::default()) };
+        let pool = unsafe { Pool::new(base, storage, source, options) };
         let pool: &'static Pool = std::boxed::Box::leak(std::boxed::Box::new(pool.unwrap()));
         let (mut first, mut second) = (pool.attach().unwrap(), pool.attach().unwrap());
         let unit_of =
@@ -98,9 +102,12 @@ impl Used {
         }
         let long = unit_of(first.allocate(SLOT_BYTES_MAX, 16).unwrap());
         let segment = unit_of(first.allocate(3 * UNIT_BYTES, 16).unwrap());
-        // Two superblocks have free slots again, one of them a slot that another heap freed.
+        // Two units are kept for the next segment.
+        let (kept, _) = pool.lock().acquire(2, 1).unwrap();
+        pool.heaps()[0].kept.keep(Run { first: kept, units: 2 }, |_| panic!("there is room"));
+        // Two superblocks have free slots again: one nearly all, the other also one that another heap freed.
         let of = |unit: u32| blocks.iter().copied().filter(move |&block| unit_of(block) == unit);
-        for block in of(units[1]).take(50).chain(of(units[2]).take(50)) {
+        for block in of(units[1]).take(50).chain(of(units[2]).take(127)) {
             // SAFETY: not used after.
             unsafe { first.free(block).unwrap() };
         }
@@ -109,8 +116,17 @@ impl Used {
             unsafe { second.free(block).unwrap() };
         }
         let partial = [units[1], units[2]];
-        let used =
-            Self { pool, first, second, full: units[0], partial, current: units[3], long, segment };
+        let used = Self {
+            pool,
+            first,
+            second,
+            full: units[0],
+            partial,
+            current: units[3],
+            long,
+            segment,
+            kept,
+        };
         used.pool.check().unwrap();
         used
     }
@@ -145,6 +161,8 @@ fn the_superblocks_are_what_they_are_taken_for() {
     assert!(LAYOUTS[class_of(SLOT_BYTES_MAX)].units > 1);
     assert_eq!(used.record(used.segment).owner().role(), Role::Segment);
     assert!(used.partial.iter().any(|&unit| used.record(unit).queued() != 0));
+    let sparse = &used.slot().partial[class_of(512)].sparse;
+    assert_eq!((sparse.load(Relaxed), used.slot().kept.runs().count()), (1, 1));
     assert_eq!(fault(|_| {}), None);
     core::mem::forget((used.first, used.second));
 }
@@ -154,7 +172,7 @@ fn the_superblocks_are_what_they_are_taken_for() {
 fn an_overwritten_record_is_found() {
     let class = class_of(512);
     let of = |used: &Used| used.record(used.partial[0]);
-    let cases: [(&str, &dyn Fn(&Used)); 16] = [
+    let cases: [(&str, &dyn Fn(&Used)); 17] = [
         ("units below the highest", &|used| used.record(used.long).units.store(0, Relaxed)),
         ("units below the highest", &|used| {
             let high = used.pool.lock().high;
@@ -192,6 +210,10 @@ fn an_overwritten_record_is_found() {
         ("the count of slots not free", &|used| {
             of(used).left.fetch_add(1, Relaxed);
         }),
+        ("no more sparse superblocks than slack", &|used| {
+            of(used).set_used(of(used).used() as u32, UNITS as u32 * 100);
+            used.slot().partial[class].sparse.fetch_add(1, Relaxed);
+        }),
         ("a heap's count of sparse superblocks", &|used| {
             used.slot().partial[class].sparse.fetch_add(1, Relaxed);
         }),
@@ -199,6 +221,34 @@ fn an_overwritten_record_is_found() {
     for (index, (what, overwrite)) in cases.into_iter().enumerate() {
         assert_eq!(fault(overwrite), Some(what), "case {index}");
     }
+}
+
+/// The unit that a fault names is the one that is wrong.
+#[test]
+fn a_fault_names_its_unit() {
+    let at = |overwrite: &dyn Fn(&Used) -> u32| {
+        let used = Used::new();
+        let wrong = overwrite(&used);
+        assert_eq!(used.pool.check().map_err(|fault| fault.unit), Err(wrong));
+        core::mem::forget((used.first, used.second));
+    };
+    at(&|used| {
+        used.slot().caches.set_len(class_of(SLOT_BYTES_MAX), 0);
+        used.record(used.long + 1).set_owner(Owner::FREE);
+        used.long + 1
+    });
+    at(&|used| {
+        used.pool.claims()[used.long as usize + 1].set_front(0);
+        used.long + 1
+    });
+    at(&|used| {
+        used.pool.lock().release(used.segment + 2, 1);
+        used.segment + 2
+    });
+    at(&|used| {
+        used.record(used.kept + 1).set_owner(Owner::SEGMENT);
+        used.kept + 1
+    });
 }
 
 /// Bits of slots, and who may free them.
@@ -278,6 +328,31 @@ fn an_overwritten_list_of_returns_is_found() {
             used.record(used.partial[0]).link.store(used.partial[0] + 1, Relaxed);
         }),
         ("no dirty unit in use", &|used| used.pool.lock().release(used.segment + 1, 1)),
+    ];
+    for (index, (what, overwrite)) in cases.into_iter().enumerate() {
+        assert_eq!(fault(overwrite), Some(what), "case {index}");
+    }
+}
+
+/// Units that heaps keep.
+#[test]
+fn a_wrong_run_of_kept_units_is_found() {
+    let cases: [(&str, &dyn Fn(&Used)); 6] = [
+        ("kept units below the highest", &|used| used.pool.lock().high = used.kept + 1),
+        ("kept units that are free", &|used| used.record(used.kept + 1).set_owner(Owner::SEGMENT)),
+        ("kept units that the source has not", &|used| used.pool.lock().release(used.kept + 1, 1)),
+        ("each unit in one kept run", &|used| {
+            let run = Run { first: used.kept + 1, units: 1 };
+            used.pool.heaps()[1].kept.keep(run, |_| panic!("there is room"));
+        }),
+        ("each unit in one kept run", &|used| {
+            let run = Run { first: used.kept, units: 2 };
+            used.pool.heaps()[1].kept.keep(run, |_| panic!("there is room"));
+        }),
+        ("kept units below the highest", &|used| {
+            let run = Run { first: used.pool.lock().high, units: 1 };
+            used.pool.heaps()[1].kept.keep(run, |_| panic!("there is room"));
+        }),
     ];
     for (index, (what, overwrite)) in cases.into_iter().enumerate() {
         assert_eq!(fault(overwrite), Some(what), "case {index}");
