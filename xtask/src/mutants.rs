@@ -46,13 +46,13 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-pool/src/heap/kept.rs", &[(UNIT, &["heap::kept"]), POOLS]),
     ("crates/swath-pool/src/heap/local.rs", &[POOL, POOLS]),
     ("crates/swath-pool/src/heap/run.rs", &[(UNIT, &["heap::kept"]), POOLS]),
-    ("crates/swath-pool/src/heap/segment.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/heap/segment.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
     ("crates/swath-pool/src/heap/short.rs", &[(UNIT, &["heap::short"]), POOLS]),
     ("crates/swath-pool/src/heap/spill.rs", &[POOL, POOLS]),
     ("crates/swath-pool/src/pool/buffer_pool.rs", &[POOL, POOLS]),
     ("crates/swath-pool/src/pool/check.rs", &[(UNIT, &["pool::check"]), POOLS]),
     ("crates/swath-pool/src/pool/dirty.rs", &[(UNIT, &["pool::dirty"]), POOLS]),
-    ("crates/swath-pool/src/pool/exchange.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/pool/exchange.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
     ("crates/swath-pool/src/pool/stats.rs", &[(SUITE, &["stats"]), POOLS]),
     ("crates/swath-pool/src/source/first_fit.rs", &[(UNIT, &["source::"]), POOLS]),
     ("crates/swath-pool/src/source/masks.rs", &[(UNIT, &["source::"]), POOLS]),
@@ -89,7 +89,7 @@ const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
 const POOL: Stage =
     (SUITE, &["a_full_arena", "front::", "kept_segments", "places", "safe_calls", "stats"]);
-const FRONTS: Stage = (SUITE, &["a_flip", "front", "places"]);
+const FRONTS: Stage = (SUITE, &["front::", "places"]);
 const POOLS: Stage = (SUITE, &["errors", "flips", "model", "safe_calls", "threads"]);
 
 /// Which files are changed, and how much of them.

@@ -180,7 +180,9 @@ fn a_front_resizes_its_own_alone() {
 fn a_full_cache_makes_room_where_slots_come_back_in_order() {
     const COUNT: usize = 1600;
     // Each size with the step from one free to the next; 769 reaches all blocks.
-    for (size, step) in [(16, 1), (64, 1), (128, 1), (64, 769), (500, 1), (5000, 1), (LONG, 1)] {
+    for (size, step) in
+        [(16, 1), (64, 1), (128, 1), (144, 1), (200, 1), (64, 769), (500, 1), (5000, 1), (LONG, 1)]
+    {
         let arena = arena(2048, 1, BufferOptions::default());
         let mut heap = arena.pool.attach().unwrap();
         // SAFETY: the heap's own slot, which is used by this thread alone.
@@ -209,4 +211,71 @@ fn a_full_cache_makes_room_where_slots_come_back_in_order() {
         arena.pool.check().unwrap();
         assert_eq!(arena.pool.stats().live_bytes, 0);
     }
+}
+
+/// A front keeps a short segment of its heap's, once, and serves it to who wants as many units; it keeps none that has a
+/// guard, and no other unit.
+#[test]
+fn a_front_keeps_a_segment_and_serves_it() {
+    let arena = arena(64, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    // SAFETY: the heap's own slot, which is used by this thread alone.
+    let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+    let [short, segment] = [100, 6 * UNIT_BYTES].map(|size| heap.allocate(size, 16).unwrap());
+    // SAFETY: not used after, if it was one.
+    let keep = |block: NonNull<u8>| unsafe { front.free_segment(block.as_ptr()) };
+    let second = NonNull::new(segment.as_ptr().wrapping_add(UNIT_BYTES)).unwrap();
+    let slots = NonNull::new(short.as_ptr().map_addr(|at| at - at % UNIT_BYTES)).unwrap();
+    assert_eq!([second, slots].map(keep), [false; 2]);
+    assert!(keep(segment) && !keep(segment), "once");
+    arena.pool.check().unwrap();
+    assert_eq!(arena.pool.stats().cached_bytes, 6 * UNIT_BYTES as u64);
+    for other in [5 * UNIT_BYTES, 6 * UNIT_BYTES + 1, 7 * UNIT_BYTES] {
+        assert!(front.take_segment(other).is_none(), "{other} bytes");
+    }
+    for size in [5 * UNIT_BYTES + 1, 6 * UNIT_BYTES] {
+        assert_eq!(front.take_segment(size), Some(segment), "{size} bytes");
+        assert_eq!(front.take_segment(size), None);
+        assert_eq!(arena.pool.usable_size(segment), Ok(6 * UNIT_BYTES));
+        assert!(keep(segment));
+    }
+    // So does the heap itself.
+    assert_eq!(front.take_segment(6 * UNIT_BYTES), Some(segment));
+    // SAFETY: not used after.
+    unsafe { heap.free(segment).unwrap() };
+    assert_eq!(front.take_segment(6 * UNIT_BYTES), Some(segment));
+    arena.pool.check().unwrap();
+}
+
+#[test]
+fn a_front_keeps_no_segment_with_a_guard() {
+    let arena = arena(64, 1, BufferOptions { guard_segments: true, ..BufferOptions::default() });
+    let mut heap = arena.pool.attach().unwrap();
+    // SAFETY: the heap's own slot, which is used by this thread alone.
+    let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+    let segment = heap.allocate(3 * UNIT_BYTES, 16).unwrap();
+    // SAFETY: it is not freed.
+    assert!(!unsafe { front.free_segment(segment.as_ptr()) });
+    // SAFETY: not used after.
+    unsafe { heap.free(segment).unwrap() };
+    assert!(front.take_segment(3 * UNIT_BYTES).is_none());
+    arena.pool.check().unwrap();
+}
+
+/// Where half of a slot and less is used, a shorter one serves.
+#[test]
+fn a_block_moves_once_half_of_its_slot_is_enough() {
+    let arena = arena(64, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    // SAFETY: the heap's own slot, which is used by this thread alone.
+    let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+    let [block, shorter] = [112, 64].map(|size| heap.allocate(size, 16).unwrap());
+    // SAFETY: used after only where it lies then.
+    let resize = |size| unsafe { front.resize(block, size) };
+    assert_eq!(resize(57), Some(block));
+    let moved = resize(56).unwrap();
+    assert!(moved != block && moved != shorter);
+    assert_eq!(arena.pool.usable_size(moved), Ok(64));
+    assert_eq!(resize(56), None, "free");
+    arena.pool.check().unwrap();
 }

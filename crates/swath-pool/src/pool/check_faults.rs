@@ -1,4 +1,4 @@
-//! Overwritten tables, each with the invariant by which the walk over a pool finds it.
+//! Overwritten tables, each with the invariant by which the walk over a pool finds it, or what a call makes of it.
 
 extern crate std;
 
@@ -11,6 +11,7 @@ use std::vec::Vec;
 
 use lock_api::{GuardSend, RawMutex};
 
+use crate::error::BufferFreeError;
 use crate::heap::local::LocalHeap;
 use crate::heap::run::Run;
 use crate::heap::slot::HeapSlot;
@@ -319,13 +320,16 @@ fn an_overwritten_bit_is_found() {
 /// The lists of superblocks to which slots were returned.
 #[test]
 fn an_overwritten_list_of_returns_is_found() {
-    let cases: [(&str, &dyn Fn(&Used)); 4] = [
+    let cases: [(&str, &dyn Fn(&Used)); 5] = [
         ("each superblock with returned slots on one list", &|used| used.slot().returned.forget()),
         ("a reason to be on a list", &|used| {
             used.slot().returned.push(used.pool.superblocks(), used.full);
         }),
         ("a list with an end", &|used| {
             used.record(used.partial[0]).link.store(used.partial[0] + 1, Relaxed);
+        }),
+        ("the summary of returned slots", &|used| {
+            used.record(used.partial[0]).leave_list();
         }),
         ("no dirty unit in use", &|used| used.pool.lock().release(used.segment + 1, 1)),
     ];
@@ -357,4 +361,34 @@ fn a_wrong_run_of_kept_units_is_found() {
     for (index, (what, overwrite)) in cases.into_iter().enumerate() {
         assert_eq!(fault(overwrite), Some(what), "case {index}");
     }
+}
+
+/// A superblock that lies on another's list goes on to its owner's.
+#[test]
+fn a_superblock_on_anothers_list_is_forwarded() {
+    let used = Used::new();
+    let unit = used.partial[0];
+    used.slot().returned.forget();
+    used.pool.list.push(used.pool.superblocks(), unit);
+    used.pool.collect_global(&mut used.pool.lock());
+    assert_eq!((used.slot().returned.first(), used.pool.list.first()), (Some(unit), None));
+    used.pool.check().unwrap();
+    core::mem::forget((used.first, used.second));
+}
+
+/// A segment whose record was overwritten stays one.
+#[test]
+fn an_overwritten_segment_is_not_freed() {
+    let used = Used::new();
+    let (block, record) = (used.pool.unit_start(used.segment), used.record(used.segment));
+    let slots = record.slots.swap(1, Relaxed);
+    // SAFETY: it is not freed, and then not used after.
+    let free = || unsafe { used.pool.free(block) };
+    assert_eq!(free(), Err(BufferFreeError::Corrupt { unit: used.segment }));
+    assert_eq!(record.owner(), Owner::SEGMENT);
+    record.slots.store(slots, Relaxed);
+    assert_eq!(free(), Ok(()));
+    assert_eq!(free(), Err(BufferFreeError::NotAllocated { address: block.addr().get() }));
+    used.pool.check().unwrap();
+    core::mem::forget((used.first, used.second));
 }
