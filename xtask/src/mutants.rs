@@ -49,7 +49,7 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-pool/src/heap/segment.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
     ("crates/swath-pool/src/heap/short.rs", &[(UNIT, &["heap::short"]), POOLS]),
     ("crates/swath-pool/src/heap/spill.rs", &[POOL, POOLS]),
-    ("crates/swath-pool/src/pool/buffer_pool.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/pool/buffer_pool.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
     ("crates/swath-pool/src/pool/check.rs", &[(UNIT, &["pool::check"]), POOLS]),
     ("crates/swath-pool/src/pool/dirty.rs", &[(UNIT, &["pool::dirty"]), POOLS]),
     ("crates/swath-pool/src/pool/exchange.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
@@ -87,8 +87,19 @@ const MACHINE: Stage = (SUITE, &["whole_machine"]);
 const PMAPS: Stage = (SUITE, &["pmap", "superpage_faults"]);
 const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
-const POOL: Stage =
-    (SUITE, &["a_full_arena", "front::", "kept_segments", "places", "safe_calls", "stats"]);
+const POOL: Stage = (
+    SUITE,
+    &[
+        "a_full_arena",
+        "an_ill_made",
+        "cannot_be",
+        "front::",
+        "kept_segments",
+        "places",
+        "safe_calls",
+        "stats",
+    ],
+);
 const FRONTS: Stage = (SUITE, &["front::", "places"]);
 const POOLS: Stage = (SUITE, &["errors", "flips", "model", "safe_calls", "threads"]);
 

@@ -1,10 +1,11 @@
 //! The counts of what a pool holds, beside what was asked of it.
 
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
 
 use swath_pool::*;
 
-use crate::support::{Heap, arena};
+use crate::support::{CROWDED, Heap, arena};
 
 const UNIT: u64 = UNIT_BYTES as u64;
 
@@ -193,4 +194,22 @@ fn a_purge_waits_for_its_time() {
     {
         assert_eq!((pool.purge(now), pool.stats().cached_bytes), (purged, cached * UNIT), "{now}");
     }
+}
+
+/// Where threads meet at the lock, a heap keeps segments of up to 4 MiB for itself.
+#[test]
+fn a_heap_in_a_crowd_keeps_what_is_not_too_long() {
+    let arena = arena(256, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    CROWDED.set(true);
+    for (units, kept) in [(17, 17), (63, 63), (64, 64), (65, 0), (100, 0)] {
+        let segment = allocate(&mut heap, units * UNIT_BYTES, 1);
+        free(&mut heap, segment);
+        assert_eq!(arena.control.held.load(Relaxed), kept, "{units} units");
+        assert_eq!(arena.pool.stats().cached_bytes, units as u64 * UNIT, "{units} units");
+        arena.pool.check().unwrap();
+        arena.pool.purge_all();
+        assert_eq!(arena.control.held.load(Relaxed), 0);
+    }
+    CROWDED.set(false);
 }

@@ -392,3 +392,13 @@ fn an_overwritten_segment_is_not_freed() {
     used.pool.check().unwrap();
     core::mem::forget((used.first, used.second));
 }
+
+/// With the default an eighth of a superblock's slots, and one at least, makes it sparse.
+#[test]
+fn a_superblock_is_sparse_with_the_last_eighth() {
+    let used = Used::new();
+    for (slots, low) in [(0, 1), (7, 1), (8, 1), (16, 2), (128, 16), (u32::MAX, (1 << 29) - 1)] {
+        assert_eq!(used.pool.low(slots), low, "{slots} slots");
+    }
+    core::mem::forget((used.first, used.second));
+}
