@@ -48,7 +48,7 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-pool/src/heap/run.rs", &[(UNIT, &["heap::kept"]), POOLS]),
     ("crates/swath-pool/src/heap/segment.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
     ("crates/swath-pool/src/heap/short.rs", &[(UNIT, &["heap::short"]), POOLS]),
-    ("crates/swath-pool/src/heap/spill.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/heap/spill.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
     ("crates/swath-pool/src/pool/buffer_pool.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
     ("crates/swath-pool/src/pool/check.rs", &[(UNIT, &["pool::check"]), POOLS]),
     ("crates/swath-pool/src/pool/dirty.rs", &[(UNIT, &["pool::dirty"]), POOLS]),

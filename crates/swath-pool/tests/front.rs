@@ -279,3 +279,72 @@ fn a_block_moves_once_half_of_its_slot_is_enough() {
     assert_eq!(resize(56), None, "free");
     arena.pool.check().unwrap();
 }
+
+/// What a cache or the current superblock has, or a kept segment, is served without anything else.
+#[test]
+fn a_heap_serves_what_is_current() {
+    let arena = arena(64, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    assert!((0..=SLOT_BYTES_MAX).all(|size| heap.allocate_current(size).is_none()));
+    assert_eq!(arena.pool.stats().held_bytes, 0);
+    let block = heap.allocate(512, 16).unwrap();
+    let mut blocks = vec![block];
+    blocks.extend(core::iter::from_fn(|| heap.allocate_current(512)));
+    assert_eq!(blocks.len(), 128, "all of the unit's slots");
+    assert_eq!(arena.pool.stats().held_bytes, UNIT_BYTES as u64);
+    assert_eq!(heap.allocate_current(0), None);
+    let segment = heap.allocate(6 * UNIT_BYTES, 16).unwrap();
+    assert_eq!(heap.allocate_current(6 * UNIT_BYTES), None);
+    // SAFETY: not used after.
+    unsafe { heap.free(segment).unwrap() };
+    assert_eq!(heap.allocate_current(6 * UNIT_BYTES), Some(segment));
+    arena.pool.check().unwrap();
+}
+
+/// What was gathered from a heap leaves it room to keep others.
+#[test]
+fn a_heap_keeps_segments_again_once_its_own_were_gathered() {
+    let arena = arena(128, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    for _ in 0..2 {
+        let segments: Vec<_> =
+            (0..12).map(|_| heap.allocate(6 * UNIT_BYTES, 16).unwrap()).collect();
+        for segment in segments {
+            // SAFETY: not used after.
+            unsafe { heap.free(segment).unwrap() };
+        }
+        // SAFETY: the heap's own slot, which is used by this thread alone.
+        let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+        let kept: Vec<_> = core::iter::from_fn(|| front.take_segment(6 * UNIT_BYTES)).collect();
+        assert_eq!(kept.len(), 10, "64 units");
+        for segment in kept {
+            // SAFETY: not used after.
+            unsafe { heap.free(segment).unwrap() };
+        }
+        assert_eq!(arena.pool.stats().cached_bytes, 72 * UNIT_BYTES as u64);
+        arena.pool.purge_all();
+        assert_eq!(arena.pool.stats().cached_bytes, 0);
+        arena.pool.check().unwrap();
+    }
+}
+
+/// Two slots that lie in words of the same number, counted otherwise than each superblock counts, come back to their own.
+#[test]
+fn slots_side_by_side_in_a_cache_come_back_to_their_own() {
+    for (size, slots, below) in [(16, 4096, 1), (160, 409, 103)] {
+        let arena = arena(64, 1, BufferOptions::default());
+        let mut heap = arena.pool.attach().unwrap();
+        let mut blocks: Vec<_> = (0..2 * slots).map(|_| heap.allocate(size, 16).unwrap()).collect();
+        blocks.sort_unstable();
+        let start = arena.base.addr().get();
+        assert_eq!(blocks[below].addr().get(), start + below * size);
+        assert_eq!(blocks[slots].addr().get(), start + UNIT_BYTES);
+        for block in [blocks[below], blocks[slots]] {
+            // SAFETY: not used after.
+            unsafe { heap.free(block).unwrap() };
+        }
+        drop(heap);
+        arena.pool.check().unwrap();
+        assert_eq!(arena.pool.stats().live_bytes, ((2 * slots - 2) * size) as u64);
+    }
+}

@@ -85,7 +85,7 @@ impl Used {
             heaps: Vec::leak((0..2).map(|_| HeapSlot::new()).collect()),
             dirty: Vec::leak(vec![0; dirty_words(UNITS)]),
         };
-        let options = BufferOptions { slack: 1, ..BufferOptions::default() };
+        let options = BufferOptions { slack: 1, empty_eighths: 5, ..BufferOptions::default() };
         // SAFETY: the arena is the pool's for good.
         let pool = unsafe { Pool::new(base, storage, source, options) };
         let pool: &'static Pool = std::boxed::Box::leak(std::boxed::Box::new(pool.unwrap()));
@@ -393,12 +393,28 @@ fn an_overwritten_segment_is_not_freed() {
     core::mem::forget((used.first, used.second));
 }
 
-/// With the default an eighth of a superblock's slots, and one at least, makes it sparse.
+/// What is sparse has so many of its slots in use that five eighths are empty, and one at least.
 #[test]
-fn a_superblock_is_sparse_with_the_last_eighth() {
+fn a_superblock_is_sparse_from_a_part_of_its_slots_on() {
     let used = Used::new();
-    for (slots, low) in [(0, 1), (7, 1), (8, 1), (16, 2), (128, 16), (u32::MAX, (1 << 29) - 1)] {
+    for (slots, low) in [(0, 1), (2, 1), (8, 3), (16, 6), (128, 48), (u32::MAX, (1 << 29) - 1)] {
         assert_eq!(used.pool.low(slots), low, "{slots} slots");
     }
     core::mem::forget((used.first, used.second));
+}
+
+/// Cached slots of a superblock whose owner was overwritten are nobody's: a heap that ends leaves them out.
+#[test]
+fn cached_slots_of_nobody_are_left_out() {
+    let class = class_of(512);
+    let used = Used::new();
+    assert_ne!(used.slot().caches.len(class), Some(0));
+    let owner = used.record(used.partial[1]).owner();
+    used.record(used.partial[1]).set_owner(Owner(owner.0 ^ 4));
+    let Used { pool, first, second, partial, .. } = used;
+    let counted = || pool.superblocks()[partial[1] as usize].used();
+    let before = counted();
+    drop(first);
+    assert_eq!((pool.heaps()[0].caches.len(class), counted()), (Some(0), before));
+    core::mem::forget(second);
 }
