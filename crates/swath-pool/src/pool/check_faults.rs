@@ -407,14 +407,17 @@ fn a_superblock_is_sparse_from_a_part_of_its_slots_on() {
 #[test]
 fn cached_slots_of_nobody_are_left_out() {
     let class = class_of(512);
-    let used = Used::new();
-    assert_ne!(used.slot().caches.len(class), Some(0));
-    let owner = used.record(used.partial[1]).owner();
-    used.record(used.partial[1]).set_owner(Owner(owner.0 ^ 4));
-    let Used { pool, first, second, partial, .. } = used;
-    let counted = || pool.superblocks()[partial[1] as usize].used();
-    let before = counted();
+    let Used { pool, mut first, second, .. } = Used::new();
+    first.collect();
+    // The cache is refilled.
+    first.allocate(512, 16).unwrap();
+    let caches = &pool.heaps()[0].caches;
+    let top = caches.get(class, caches.len(class).unwrap() - 1);
+    let record = &pool.superblocks()[top.granule >> 12];
+    record.set_owner(Owner(record.owner().0 ^ 4));
+    let free = || -> Vec<u64> { record.free.iter().map(|word| word.load(Relaxed)).collect() };
+    let before = free();
     drop(first);
-    assert_eq!((pool.heaps()[0].caches.len(class), counted()), (Some(0), before));
+    assert_eq!((caches.len(class), free()), (Some(0), before));
     core::mem::forget(second);
 }
