@@ -345,3 +345,21 @@ fn slots_side_by_side_in_a_cache_come_back_to_their_own() {
         assert_eq!(arena.pool.stats().live_bytes, ((2 * slots - 2) * size) as u64);
     }
 }
+
+/// Slots of superblocks of which others wait to be collected come back, to a cache with room and to a full one.
+#[test]
+fn slots_beside_returned_ones_come_back() {
+    let arena = arena(64, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    let blocks: Vec<_> = (0..3 * 128).map(|_| heap.allocate(512, 16).unwrap()).collect();
+    for &block in blocks.iter().step_by(128) {
+        // SAFETY: not used after.
+        unsafe { arena.pool.free(block).unwrap() };
+    }
+    for (nth, &block) in blocks.iter().enumerate().filter(|(nth, _)| nth % 128 != 0) {
+        // SAFETY: not used after.
+        unsafe { heap.free(block).unwrap() };
+        arena.pool.check().unwrap_or_else(|fault| panic!("{nth}: {fault}"));
+    }
+    assert_eq!(arena.pool.stats().live_bytes, 0);
+}

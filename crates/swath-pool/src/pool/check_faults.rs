@@ -142,6 +142,9 @@ impl Used {
     }
 }
 
+/// What the walk finds, and what is overwritten before.
+type Case<'c> = (&'static str, &'c dyn Fn(&Used));
+
 /// A pool in use in which something is overwritten: what the walk finds.
 fn fault(overwrite: impl FnOnce(&Used)) -> Option<&'static str> {
     let used = Used::new();
@@ -173,7 +176,7 @@ fn the_superblocks_are_what_they_are_taken_for() {
 fn an_overwritten_record_is_found() {
     let class = class_of(512);
     let of = |used: &Used| used.record(used.partial[0]);
-    let cases: [(&str, &dyn Fn(&Used)); 17] = [
+    let cases: [Case<'_>; 17] = [
         ("units below the highest", &|used| used.record(used.long).units.store(0, Relaxed)),
         ("units below the highest", &|used| {
             let high = used.pool.lock().high;
@@ -263,7 +266,7 @@ fn an_overwritten_bit_is_found() {
     };
     let first_of = |used: &Used| (used.partial[0] as usize) << 12;
     let shift = LAYOUTS[class].shift;
-    let cases: [(&str, &dyn Fn(&Used)); 11] = [
+    let cases: [Case<'_>; 11] = [
         ("no bits where no slot begins", &|used| {
             let index = STARTS[class].iter().rposition(|&starts| starts != u64::MAX).unwrap();
             let bit = (!STARTS[class][index]).trailing_zeros();
@@ -320,7 +323,7 @@ fn an_overwritten_bit_is_found() {
 /// The lists of superblocks to which slots were returned.
 #[test]
 fn an_overwritten_list_of_returns_is_found() {
-    let cases: [(&str, &dyn Fn(&Used)); 5] = [
+    let cases: [Case<'_>; 5] = [
         ("each superblock with returned slots on one list", &|used| used.slot().returned.forget()),
         ("a reason to be on a list", &|used| {
             used.slot().returned.push(used.pool.superblocks(), used.full);
@@ -341,7 +344,7 @@ fn an_overwritten_list_of_returns_is_found() {
 /// Units that heaps keep.
 #[test]
 fn a_wrong_run_of_kept_units_is_found() {
-    let cases: [(&str, &dyn Fn(&Used)); 6] = [
+    let cases: [Case<'_>; 6] = [
         ("kept units below the highest", &|used| used.pool.lock().high = used.kept + 1),
         ("kept units that are free", &|used| used.record(used.kept + 1).set_owner(Owner::SEGMENT)),
         ("kept units that the source has not", &|used| used.pool.lock().release(used.kept + 1, 1)),
