@@ -363,3 +363,24 @@ fn slots_beside_returned_ones_come_back() {
     }
     assert_eq!(arena.pool.stats().live_bytes, 0);
 }
+
+/// What was gathered leaves a heap room to keep the units of its superblocks, too.
+#[test]
+fn a_heap_keeps_superblocks_again_once_its_own_were_gathered() {
+    let arena = arena(128, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    let mut blocks: Vec<_> = (0..80 * 128).map(|_| heap.allocate(512, 16).unwrap()).collect();
+    for _ in 0..2 {
+        for block in blocks.split_off(blocks.len() - 40 * 128) {
+            // SAFETY: not used after.
+            unsafe { heap.free(block).unwrap() };
+        }
+        arena.pool.check().unwrap();
+        assert!(arena.pool.stats().cached_bytes >= 30 * UNIT_BYTES as u64);
+        arena.pool.purge_all();
+        arena.pool.check().unwrap();
+    }
+    drop(heap);
+    arena.pool.purge_all();
+    assert_eq!((arena.pool.stats().held_bytes, arena.control.held.load(Relaxed)), (0, 0));
+}
