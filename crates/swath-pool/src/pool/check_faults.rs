@@ -51,12 +51,12 @@ unsafe impl RawMutex for Lock {
     }
 }
 
-type Pool = BufferPool<'static, Lock, FirstFit<Vec<u64>>>;
+type CheckedPool = BufferPool<'static, Lock, FirstFit<Vec<u64>>>;
 type Heap = LocalHeap<'static, 'static, Lock, FirstFit<Vec<u64>>>;
 
 /// A pool in use, and where in it something lies. All memory is leaked.
 struct Used {
-    pool: &'static Pool,
+    pool: &'static CheckedPool,
     first: Heap,
     second: Heap,
     /// Superblocks of slots of 512 bytes, which are all in use, in part and current.
@@ -87,8 +87,8 @@ impl Used {
         };
         let options = BufferOptions { slack: 1, empty_eighths: 5, ..BufferOptions::default() };
         // SAFETY: the arena is the pool's for good.
-        let pool = unsafe { Pool::new(base, storage, source, options) };
-        let pool: &'static Pool = std::boxed::Box::leak(std::boxed::Box::new(pool.unwrap()));
+        let pool = unsafe { CheckedPool::new(base, storage, source, options) };
+        let pool: &'static CheckedPool = std::boxed::Box::leak(std::boxed::Box::new(pool.unwrap()));
         let (mut first, mut second) = (pool.attach().unwrap(), pool.attach().unwrap());
         let unit_of =
             |block: NonNull<u8>| ((block.addr().get() - base.addr().get()) / UNIT_BYTES) as u32;
