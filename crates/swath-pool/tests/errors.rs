@@ -354,3 +354,31 @@ fn a_plain_source_takes_units_for_all() {
     assert!(plain.make_usable().is_none() && !plain.reads_zero());
     assert_eq!(plain.0, [(3, 2)]);
 }
+
+/// Units that cannot be made usable go back, and the next ones serve.
+#[test]
+fn units_that_cannot_be_used_are_not_kept() {
+    let arena = arena(64, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    let segment = heap.allocate(20 * UNIT_BYTES, 16).unwrap();
+    arena.control.unusable.store(true, Relaxed);
+    for size in [16, 512, SLOT_BYTES_MAX, UNIT_BYTES, 20 * UNIT_BYTES] {
+        assert!(heap.allocate(size, 16).is_err(), "{size} bytes");
+        assert_eq!(arena.control.held.load(Relaxed), 20);
+        arena.pool.check().unwrap();
+    }
+    // SAFETY: where it is if it did not move.
+    assert!(unsafe { heap.resize(segment, 21 * UNIT_BYTES, 16) }.is_err());
+    assert_eq!(arena.pool.usable_size(segment), Ok(20 * UNIT_BYTES));
+    assert_eq!(arena.control.held.load(Relaxed), 20);
+    arena.pool.check().unwrap();
+    arena.control.unusable.store(false, Relaxed);
+    // SAFETY: as above.
+    assert_eq!(unsafe { heap.resize(segment, 21 * UNIT_BYTES, 16) }, Ok(segment));
+    let short = heap.allocate(16, 16).unwrap();
+    for block in [segment, short] {
+        // SAFETY: not used after.
+        unsafe { heap.free(block).unwrap() };
+    }
+    arena.pool.check().unwrap();
+}

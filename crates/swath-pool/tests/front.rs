@@ -2,6 +2,7 @@
 //! once that is collected.
 
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
 
 use swath_pool::*;
 
@@ -180,7 +181,9 @@ fn a_front_resizes_its_own_alone() {
 fn a_full_cache_makes_room_where_slots_come_back_in_order() {
     const COUNT: usize = 1600;
     // Each size with the step from one free to the next; 769 reaches all blocks.
-    for (size, step) in [(16, 1), (64, 1), (128, 1), (64, 769), (500, 1), (5000, 1), (LONG, 1)] {
+    for (size, step) in
+        [(16, 1), (64, 1), (128, 1), (144, 1), (200, 1), (64, 769), (500, 1), (5000, 1), (LONG, 1)]
+    {
         let arena = arena(2048, 1, BufferOptions::default());
         let mut heap = arena.pool.attach().unwrap();
         // SAFETY: the heap's own slot, which is used by this thread alone.
@@ -209,4 +212,175 @@ fn a_full_cache_makes_room_where_slots_come_back_in_order() {
         arena.pool.check().unwrap();
         assert_eq!(arena.pool.stats().live_bytes, 0);
     }
+}
+
+/// A front keeps a short segment of its heap's, once, and serves it to who wants as many units; it keeps none that has a
+/// guard, and no other unit.
+#[test]
+fn a_front_keeps_a_segment_and_serves_it() {
+    let arena = arena(64, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    // SAFETY: the heap's own slot, which is used by this thread alone.
+    let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+    let [short, segment] = [100, 6 * UNIT_BYTES].map(|size| heap.allocate(size, 16).unwrap());
+    // SAFETY: not used after, if it was one.
+    let keep = |block: NonNull<u8>| unsafe { front.free_segment(block.as_ptr()) };
+    let second = NonNull::new(segment.as_ptr().wrapping_add(UNIT_BYTES)).unwrap();
+    let slots = NonNull::new(short.as_ptr().map_addr(|at| at - at % UNIT_BYTES)).unwrap();
+    assert_eq!([second, slots].map(keep), [false; 2]);
+    assert!(keep(segment) && !keep(segment), "once");
+    arena.pool.check().unwrap();
+    assert_eq!(arena.pool.stats().cached_bytes, 6 * UNIT_BYTES as u64);
+    for other in [5 * UNIT_BYTES, 6 * UNIT_BYTES + 1, 7 * UNIT_BYTES] {
+        assert!(front.take_segment(other).is_none(), "{other} bytes");
+    }
+    for size in [5 * UNIT_BYTES + 1, 6 * UNIT_BYTES] {
+        assert_eq!(front.take_segment(size), Some(segment), "{size} bytes");
+        assert_eq!(front.take_segment(size), None);
+        assert_eq!(arena.pool.usable_size(segment), Ok(6 * UNIT_BYTES));
+        assert!(keep(segment));
+    }
+    // So does the heap itself.
+    assert_eq!(front.take_segment(6 * UNIT_BYTES), Some(segment));
+    // SAFETY: not used after.
+    unsafe { heap.free(segment).unwrap() };
+    assert_eq!(front.take_segment(6 * UNIT_BYTES), Some(segment));
+    arena.pool.check().unwrap();
+}
+
+#[test]
+fn a_front_keeps_no_segment_with_a_guard() {
+    let arena = arena(64, 1, BufferOptions { guard_segments: true, ..BufferOptions::default() });
+    let mut heap = arena.pool.attach().unwrap();
+    // SAFETY: the heap's own slot, which is used by this thread alone.
+    let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+    let segment = heap.allocate(3 * UNIT_BYTES, 16).unwrap();
+    // SAFETY: it is not freed.
+    assert!(!unsafe { front.free_segment(segment.as_ptr()) });
+    // SAFETY: not used after.
+    unsafe { heap.free(segment).unwrap() };
+    assert!(front.take_segment(3 * UNIT_BYTES).is_none());
+    arena.pool.check().unwrap();
+}
+
+/// Where half of a slot and less is used, a shorter one serves.
+#[test]
+fn a_block_moves_once_half_of_its_slot_is_enough() {
+    let arena = arena(64, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    // SAFETY: the heap's own slot, which is used by this thread alone.
+    let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+    let [block, shorter] = [112, 64].map(|size| heap.allocate(size, 16).unwrap());
+    // SAFETY: used after only where it lies then.
+    let resize = |size| unsafe { front.resize(block, size) };
+    assert_eq!(resize(57), Some(block));
+    let moved = resize(56).unwrap();
+    assert!(moved != block && moved != shorter);
+    assert_eq!(arena.pool.usable_size(moved), Ok(64));
+    assert_eq!(resize(56), None, "free");
+    arena.pool.check().unwrap();
+}
+
+/// What a cache or the current superblock has, or a kept segment, is served without anything else.
+#[test]
+fn a_heap_serves_what_is_current() {
+    let arena = arena(64, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    assert!((0..=SLOT_BYTES_MAX).all(|size| heap.allocate_current(size).is_none()));
+    assert_eq!(arena.pool.stats().held_bytes, 0);
+    let block = heap.allocate(512, 16).unwrap();
+    let mut blocks = vec![block];
+    blocks.extend(core::iter::from_fn(|| heap.allocate_current(512)));
+    assert_eq!(blocks.len(), 128, "all of the unit's slots");
+    assert_eq!(arena.pool.stats().held_bytes, UNIT_BYTES as u64);
+    assert_eq!(heap.allocate_current(0), None);
+    let segment = heap.allocate(6 * UNIT_BYTES, 16).unwrap();
+    assert_eq!(heap.allocate_current(6 * UNIT_BYTES), None);
+    // SAFETY: not used after.
+    unsafe { heap.free(segment).unwrap() };
+    assert_eq!(heap.allocate_current(6 * UNIT_BYTES), Some(segment));
+    arena.pool.check().unwrap();
+}
+
+/// What was gathered from a heap leaves it room to keep others.
+#[test]
+fn a_heap_keeps_segments_again_once_its_own_were_gathered() {
+    let arena = arena(256, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    // SAFETY: the heap's own slot, which is used by this thread alone.
+    let front = unsafe { Front::new(&raw const arena.pool, heap.as_raw()) };
+    let mut segments: Vec<_> =
+        (0..33).map(|_| heap.allocate(6 * UNIT_BYTES, 16).unwrap()).collect();
+    for _ in 0..3 {
+        for segment in segments.split_off(segments.len() - 11) {
+            // SAFETY: not used after.
+            unsafe { heap.free(segment).unwrap() };
+        }
+        assert_eq!(arena.control.held.load(Relaxed), (segments.len() as u64 + 10) * 6, "64 units");
+        arena.pool.check().unwrap();
+        arena.pool.purge_all();
+        assert_eq!(arena.control.held.load(Relaxed), segments.len() as u64 * 6);
+    }
+    assert!(front.take_segment(6 * UNIT_BYTES).is_none());
+    arena.pool.check().unwrap();
+}
+
+/// Two slots that lie in words of the same number, counted otherwise than each superblock counts, come back to their own.
+#[test]
+fn slots_side_by_side_in_a_cache_come_back_to_their_own() {
+    for (size, slots, below) in [(16, 4096, 1), (160, 409, 103)] {
+        let arena = arena(64, 1, BufferOptions::default());
+        let mut heap = arena.pool.attach().unwrap();
+        let mut blocks: Vec<_> = (0..2 * slots).map(|_| heap.allocate(size, 16).unwrap()).collect();
+        blocks.sort_unstable();
+        let start = arena.base.addr().get();
+        assert_eq!(blocks[below].addr().get(), start + below * size);
+        assert_eq!(blocks[slots].addr().get(), start + UNIT_BYTES);
+        for block in [blocks[below], blocks[slots]] {
+            // SAFETY: not used after.
+            unsafe { heap.free(block).unwrap() };
+        }
+        drop(heap);
+        arena.pool.check().unwrap();
+        assert_eq!(arena.pool.stats().live_bytes, ((2 * slots - 2) * size) as u64);
+    }
+}
+
+/// Slots of superblocks of which others wait to be collected come back, to a cache with room and to a full one.
+#[test]
+fn slots_beside_returned_ones_come_back() {
+    let arena = arena(64, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    let blocks: Vec<_> = (0..3 * 128).map(|_| heap.allocate(512, 16).unwrap()).collect();
+    for &block in blocks.iter().step_by(128) {
+        // SAFETY: not used after.
+        unsafe { arena.pool.free(block).unwrap() };
+    }
+    for (nth, &block) in blocks.iter().enumerate().filter(|(nth, _)| nth % 128 != 0) {
+        // SAFETY: not used after.
+        unsafe { heap.free(block).unwrap() };
+        arena.pool.check().unwrap_or_else(|fault| panic!("{nth}: {fault}"));
+    }
+    assert_eq!(arena.pool.stats().live_bytes, 0);
+}
+
+/// What was gathered leaves a heap room to keep the units of its superblocks, too.
+#[test]
+fn a_heap_keeps_superblocks_again_once_its_own_were_gathered() {
+    let arena = arena(128, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    let mut blocks: Vec<_> = (0..80 * 128).map(|_| heap.allocate(512, 16).unwrap()).collect();
+    for _ in 0..2 {
+        for block in blocks.split_off(blocks.len() - 40 * 128) {
+            // SAFETY: not used after.
+            unsafe { heap.free(block).unwrap() };
+        }
+        arena.pool.check().unwrap();
+        assert!(arena.pool.stats().cached_bytes >= 30 * UNIT_BYTES as u64);
+        arena.pool.purge_all();
+        arena.pool.check().unwrap();
+    }
+    drop(heap);
+    arena.pool.purge_all();
+    assert_eq!((arena.pool.stats().held_bytes, arena.control.held.load(Relaxed)), (0, 0));
 }

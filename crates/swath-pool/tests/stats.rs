@@ -1,10 +1,11 @@
 //! The counts of what a pool holds, beside what was asked of it.
 
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
 
 use swath_pool::*;
 
-use crate::support::{Heap, arena};
+use crate::support::{CROWDED, Heap, arena};
 
 const UNIT: u64 = UNIT_BYTES as u64;
 
@@ -86,6 +87,7 @@ fn stats_count_what_is_held() {
 
     // Without its thread a heap's superblocks are the global heap's.
     drop(first);
+    pool.check().unwrap();
     let stats = pool.stats();
     assert_eq!((stats.heaps, stats.global_superblocks, held(&stats)), (1, 3, vec![1, 3, 1]));
     free(&mut second, kept[..9].iter().copied());
@@ -94,6 +96,7 @@ fn stats_count_what_is_held() {
     assert_eq!(pool.stats().live_bytes, 269 * 512 + 7 * 16 + SLOT_BYTES_MAX as u64);
     let remote = pool.stats().remote_frees;
     pool.purge_all();
+    pool.check().unwrap();
     let stats = pool.stats();
     assert_eq!((remote, stats.remote_frees, stats.cached_bytes), (100, 110, 0));
     assert_eq!((stats.heaps, stats.global_superblocks), (1, 3));
@@ -118,4 +121,95 @@ fn guards_are_held_and_not_live() {
     let stats = arena.pool.stats();
     assert_eq!((stats.segment_bytes, stats.live_bytes, stats.held_bytes), (0, 0, 0));
     assert_eq!(stats.cached_bytes, 12 * UNIT);
+}
+
+/// An arena of which the last unit is in use.
+#[test]
+fn stats_count_up_to_the_last_unit() {
+    let arena = arena(8, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    let blocks = [allocate(&mut heap, 7 * UNIT_BYTES, 1), allocate(&mut heap, 512, 1)].concat();
+    let stats = arena.pool.stats();
+    assert_eq!((stats.held_bytes, stats.live_bytes), (8 * UNIT, 7 * UNIT + 512));
+    arena.pool.check().unwrap();
+    free(&mut heap, blocks);
+}
+
+/// What a heap without its thread leaves in part serves the next one, and what it leaves full serves once
+/// slots of it come back.
+#[test]
+fn a_heap_takes_over_what_another_left() {
+    let arena = arena(64, 2, BufferOptions::default());
+    let pool = &arena.pool;
+    let (mut first, mut second) = (pool.attach().unwrap(), pool.attach().unwrap());
+    let left = allocate(&mut first, 512, 128 + 60);
+    drop(first);
+    pool.check().unwrap();
+    let stats = pool.stats();
+    assert_eq!((stats.global_superblocks, stats.held_bytes), (2, 2 * UNIT));
+    let own = allocate(&mut second, 512, 30);
+    pool.check().unwrap();
+    let stats = pool.stats();
+    assert_eq!((stats.global_superblocks, stats.held_bytes), (1, 2 * UNIT));
+    // The full one.
+    free(&mut second, left[..50].iter().copied());
+    let more = allocate(&mut second, 512, 38 + 50);
+    pool.check().unwrap();
+    let stats = pool.stats();
+    assert_eq!((stats.global_superblocks, stats.held_bytes), (0, 2 * UNIT));
+    free(&mut second, left[50..].iter().copied().chain(own).chain(more));
+    drop(second);
+    pool.purge_all();
+    pool.check().unwrap();
+    assert_eq!(pool.stats().held_bytes, 0);
+}
+
+/// What one heap keeps serves another once there is nothing else.
+#[test]
+fn kept_units_serve_other_heaps() {
+    let arena = arena(8, 2, BufferOptions::default());
+    let pool = &arena.pool;
+    let (mut first, mut second) = (pool.attach().unwrap(), pool.attach().unwrap());
+    let kept = allocate(&mut first, 3 * UNIT_BYTES, 1);
+    let others = allocate(&mut second, 4 * UNIT_BYTES, 1);
+    free(&mut first, kept);
+    let short = allocate(&mut second, 512, 1);
+    assert_eq!((pool.stats().held_bytes, pool.stats().cached_bytes), (5 * UNIT, 3 * UNIT));
+    let shorter = allocate(&mut second, 16, 1);
+    assert_eq!((pool.stats().held_bytes, pool.stats().cached_bytes), (6 * UNIT, 2 * UNIT));
+    pool.check().unwrap();
+    free(&mut second, others.into_iter().chain(short).chain(shorter));
+}
+
+/// Memory goes back once it was free for the delay, and a purge before its time does nothing.
+#[test]
+fn a_purge_waits_for_its_time() {
+    let arena = arena(64, 1, BufferOptions { purge_delay: 500, ..BufferOptions::default() });
+    let (pool, mut heap) = (&arena.pool, arena.pool.attach().unwrap());
+    let long = allocate(&mut heap, 20 * UNIT_BYTES, 1);
+    assert_eq!(pool.purge(1000), 0);
+    free(&mut heap, long);
+    for (now, purged, cached) in
+        [(1499, 0, 20), (1500, 0, 20), (1999, 0, 20), (2000, 20, 0), (2500, 0, 0)]
+    {
+        assert_eq!((pool.purge(now), pool.stats().cached_bytes), (purged, cached * UNIT), "{now}");
+    }
+}
+
+/// Where threads meet at the lock, a heap keeps segments of up to 4 MiB for itself.
+#[test]
+fn a_heap_in_a_crowd_keeps_what_is_not_too_long() {
+    let arena = arena(256, 1, BufferOptions::default());
+    let mut heap = arena.pool.attach().unwrap();
+    CROWDED.set(true);
+    for (units, kept) in [(17, 17), (63, 63), (64, 64), (65, 0), (100, 0)] {
+        let segment = allocate(&mut heap, units * UNIT_BYTES, 1);
+        free(&mut heap, segment);
+        assert_eq!(arena.control.held.load(Relaxed), kept, "{units} units");
+        assert_eq!(arena.pool.stats().cached_bytes, units as u64 * UNIT, "{units} units");
+        arena.pool.check().unwrap();
+        arena.pool.purge_all();
+        assert_eq!(arena.control.held.load(Relaxed), 0);
+    }
+    CROWDED.set(false);
 }

@@ -111,6 +111,10 @@ pub trait Keep: Kept {
     /// As [`add`](Self::add) in the words of such a storage, and makes the second word, which is `was`,
     /// another; returns the first copy of the first.
     fn put(words: &mut [u64], number: usize, more: u64, was: u64, value: u64) -> u64;
+
+    /// As [`put`](Self::put), by the bits of the second word that change; returns the first copies of
+    /// both.
+    fn flip(words: &mut [u64], number: usize, more: u64, bits: u64) -> [u64; 2];
 }
 
 impl Kept for [u64] {
@@ -210,6 +214,17 @@ impl Keep for [u64] {
             *next = value;
         }
         *word
+    }
+
+    #[inline(always)]
+    fn flip(words: &mut [u64], number: usize, more: u64, bits: u64) -> [u64; 2] {
+        let record = words[number * Self::STRIDE..].first_chunk_mut();
+        let Some([word, next]) = record else { return [0; 2] };
+        *word = word.wrapping_add(more);
+        if bits != 0 {
+            *next ^= bits;
+        }
+        [*word, *next]
     }
 }
 
@@ -488,6 +503,17 @@ impl<W: DerefMut<Target = [u64]>> Keep for Guarded<W, Outvoted> {
         }
         group[0]
     }
+
+    #[inline(always)]
+    fn flip(words: &mut [u64], number: usize, more: u64, bits: u64) -> [u64; 2] {
+        let groups = words.as_chunks_mut::<GROUP>().0;
+        let Some(group) = groups.get_mut(number) else { return [0; 2] };
+        add(group, more);
+        if bits != 0 {
+            change(group, 1, bits);
+        }
+        [group[0], group[1]]
+    }
 }
 
 /// The words that a storage keeps, by their number.
@@ -580,6 +606,12 @@ mod tests {
             words.keep(5, 12, 90);
             assert_eq!(words.update(1, 0, |was| was + 57), 13);
             assert_eq!([words.field(1, 0), words.kept(5), words.kept(6)], [70, 90, 13]);
+            let flip = Guarded::<&mut [u64], Outvoted>::flip;
+            let firsts = flip(words.words_mut(), 1, 5, 1 << 9);
+            assert_eq!(firsts.map(|word| word & 0xffff), [75, 90 | 1 << 9]);
+            assert_eq!(flip(words.words_mut(), 1, 0, 0), firsts);
+            assert_eq!(flip(words.words_mut(), 2, 5, 1), [0; 2]);
+            assert_eq!([words.field(1, 0), words.kept(5), words.kept(6)], [75, 90 | 1 << 9, 13]);
             let found = (0..8).find_map(|index| differing(&storage, index));
             assert_eq!(found, Some(changed));
         }

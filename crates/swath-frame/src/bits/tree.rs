@@ -138,10 +138,10 @@ impl Tree {
         &self,
         s: &mut S,
         at: usize,
-        bound: usize,
+        bound: &u32,
     ) -> Option<(usize, bool)> {
         if self.depth != 2 {
-            let popped = self.pop_below_of_any(s, at, bound);
+            let popped = self.pop_below_of_any(s, at, *bound as usize);
             return (popped.0 != usize::MAX).then_some(popped);
         }
         let root = at + self.levels[1] as usize;
@@ -149,7 +149,8 @@ impl Tree {
         let index = above.trailing_zeros() as usize;
         let word = NonZero::new(s.find(at + index)?)?;
         let first = index << 6 | word.trailing_zeros() as usize;
-        if first >= bound {
+        // Read where it is compared: one instruction. No number of two levels has more bits.
+        if first as u32 >= *bound {
             return None;
         }
         let word = word.get();
@@ -358,8 +359,11 @@ mod tests {
                             tree.pop_first(&mut s[..], at)
                         } else {
                             // Not without the bound's last number.
-                            assert_eq!(tree.pop_below(&mut s.clone()[..], at, first), None);
-                            tree.pop_below(&mut s[..], at, first + 1).unwrap()
+                            assert_eq!(
+                                tree.pop_below(&mut s.clone()[..], at, &(first as u32)),
+                                None
+                            );
+                            tree.pop_below(&mut s[..], at, &(first as u32 + 1)).unwrap()
                         };
                         assert_eq!(popped, (first, set.is_empty()), "{place}");
                     }
@@ -372,7 +376,11 @@ mod tests {
                         assert_eq!(tree.wrong_word(&s[..], at, bound, holds), None, "{place}");
                     }
                     if set.is_empty() {
-                        assert_eq!(tree.pop_below(&mut s[..], at, bound), None, "{place}");
+                        assert_eq!(
+                            tree.pop_below(&mut s[..], at, &(bound as u32)),
+                            None,
+                            "{place}"
+                        );
                     }
                     assert!(tree.check(&s[..], at, bound), "{place}");
                     assert_eq!(Tree::len(&s[..], at, bound), set.len(), "{place}");
@@ -404,19 +412,23 @@ mod tests {
                     let mut s = good.clone();
                     s[3 + usize::from(level) + (index >> 6)] = 0;
                     let before = s.clone();
-                    let popped = tree.pop_below(&mut s[..], 3, bound);
+                    let popped = tree.pop_below(&mut s[..], 3, &(bound as u32));
                     assert_eq!((popped, &s), (None, &before), "{bound}: level {nth}");
                     index >>= 6;
                 }
-                assert_eq!(tree.pop_below(&mut good[..], 3, number), None);
-                assert_eq!(tree.pop_below(&mut good[..3], 3, bound), None);
-                assert_eq!(tree.pop_below(&mut good[..], 3, bound), Some((number, true)));
+                assert_eq!(tree.pop_below(&mut good[..], 3, &(number as u32)), None);
+                assert_eq!(tree.pop_below(&mut good[..3], 3, &(bound as u32)), None);
+                assert_eq!(tree.pop_below(&mut good[..], 3, &(bound as u32)), Some((number, true)));
                 assert!(good.iter().all(|&word| word == 0));
             }
             let mut s = vec![0_u64; 3 + words];
             s[3 + words - 1] = 1 << 63;
             for len in 3..s.len() {
-                assert_eq!(tree.pop_below(&mut s[..len], 3, bound), None, "{bound}: {len} words");
+                assert_eq!(
+                    tree.pop_below(&mut s[..len], 3, &(bound as u32)),
+                    None,
+                    "{bound}: {len} words"
+                );
             }
         }
     }

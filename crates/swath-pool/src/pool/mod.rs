@@ -3,6 +3,8 @@
 
 pub(crate) mod buffer_pool;
 pub(crate) mod check;
+#[cfg(all(test, not(loom), not(miri)))]
+mod check_faults;
 pub(crate) mod dirty;
 #[cfg(all(test, not(loom)))]
 mod dirty_model;

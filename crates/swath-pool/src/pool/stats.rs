@@ -58,42 +58,29 @@ impl<L: RawMutex, S: SegmentSource> BufferPool<'_, L, S> {
             late_double_frees: self.late_double_frees.load(Relaxed),
             heaps: attached.count() as u32,
         };
+        let bytes = |units: u32| u64::from(units) * UNIT_BYTES as u64;
         let mut unit = 0;
         while unit < global.high {
             let superblock = &self.superblocks()[unit as usize];
-            let role = superblock.owner().role();
-            let segment = superblock.segment_units().filter(|_| role == Role::Segment);
-            let Some(units) =
-                segment.or_else(|| superblock.class().map(|class| LAYOUTS[class].units))
-            else {
-                unit += 1;
-                continue;
-            };
-            let bytes = u64::from(units) * UNIT_BYTES as u64;
-            match role {
-                Role::Free | Role::Inner(_) => {
-                    unit += 1;
-                    continue;
-                }
-                Role::Segment => {
-                    stats.segment_bytes += bytes;
+            let held = match superblock.owner().role() {
+                Role::Free | Role::Inner(_) => None,
+                Role::Segment => superblock.segment_units().inspect(|&units| {
+                    stats.segment_bytes += bytes(units);
                     stats.live_bytes += self.segment_bytes(units) as u64;
-                }
-                Role::Superblock { heap } => {
-                    let Some(class) = superblock.class() else {
-                        unit += 1;
-                        continue;
-                    };
+                }),
+                Role::Superblock { heap } => superblock.class().map(|class| {
+                    let units = LAYOUTS[class].units;
                     let returned = self.returned_bits(unit).count();
                     let used = self.live().count(unit, units).saturating_sub(returned);
                     stats.live_bytes += u64::from(used) * slot_bytes(class) as u64;
                     stats.superblocks[class] += 1;
                     stats.global_superblocks += u32::from(heap == 0);
-                }
-            }
-            stats.held_bytes += bytes;
-            // Segments begin without the lock.
-            unit = unit.saturating_add(units.max(1));
+                    units
+                }),
+            };
+            stats.held_bytes += held.map_or(0, bytes);
+            // Nothing begins here, or a record was overwritten; segments begin without the lock.
+            unit = unit.saturating_add(held.unwrap_or(1).max(1));
         }
         stats
     }

@@ -76,6 +76,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn roles_are_told_apart() {
+        let kinds = |owner: Owner| (owner.role(), owner.is_superblock(), owner.is_inner());
+        assert_eq!(kinds(Owner::FREE), (Role::Free, false, false));
+        assert_eq!(kinds(Owner::SEGMENT), (Role::Segment, false, true));
+        for distance in [1, 2, 3, 63, (1 << 30) - 1] {
+            assert_eq!(kinds(Owner::inner(distance)), (Role::Inner(distance), false, true));
+        }
+        for heap in [0, 1, 2, 3, 77, HEAPS_MAX as u32 - 1] {
+            for class in 0..CLASSES {
+                let owner = Owner::of(heap, class);
+                assert_eq!(kinds(owner), (Role::Superblock { heap }, true, false));
+                assert_eq!(usize::from(owner.class()), class);
+            }
+        }
+        // What no unit has.
+        for word in [2, 6, 1 << 31 | 2, 4, 1 << 24] {
+            assert_eq!(Owner(word).role(), Role::Free, "{word:#x}");
+            assert!(!Owner(word).is_superblock(), "{word:#x}");
+        }
+    }
+
+    #[test]
+    fn a_superblocks_word_has_its_heap_its_class_and_the_parity_of_both() {
+        assert_eq!(Owner::of(0, 0), Owner(1));
+        assert_eq!(Owner::of(1, 0), Owner(1 << 3 | 1 << 2 | 1));
+        assert_eq!(Owner::of(0, 4), Owner(4 << 24 | 1 << 2 | 1));
+        assert_eq!(Owner::of(5, 6), Owner(6 << 24 | 5 << 3 | 1));
+        assert_eq!(Owner::of(5, 7), Owner(7 << 24 | 5 << 3 | 1 << 2 | 1));
+        assert_eq!(Owner::of(HEAPS_MAX as u32 - 1, 0), Owner(0xff_fff8 | 1 << 2 | 1));
+    }
+
+    #[test]
     fn a_flipped_bit_makes_no_superblock_anothers_or_of_another_class() {
         for heap in [0, 1, 2, 77, HEAPS_MAX as u32 - 1] {
             for class in 0..CLASSES {

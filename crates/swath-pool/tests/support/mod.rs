@@ -60,6 +60,8 @@ pub(crate) struct Control {
     pub(crate) purged: AtomicU64,
     /// Units guarded now.
     pub(crate) guarded: AtomicU64,
+    /// Whether units cannot be made usable.
+    pub(crate) unusable: AtomicBool,
 }
 
 impl Control {
@@ -138,7 +140,7 @@ struct Guards(Arc<Control>);
 
 impl MakeUsable for Guards {
     fn make_usable(&self, _: u32, _: u32) -> bool {
-        true
+        !self.0.unusable.load(Relaxed)
     }
 
     fn guard(&self, _: u32, units: u32, on: bool) {

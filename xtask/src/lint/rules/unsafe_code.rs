@@ -97,6 +97,7 @@ const MODULES: &[&str] = &[
     "crates/swath-pool/src/heap/slot.rs",
     "crates/swath-pool/src/heap/spill.rs",
     "crates/swath-pool/src/pool/buffer_pool.rs",
+    "crates/swath-pool/src/pool/check_faults.rs",
     "crates/swath-pool/src/pool/exchange.rs",
     "crates/swath-pool/src/pool/fork.rs",
     "crates/swath-pool/src/source/first_fit.rs",

@@ -400,7 +400,7 @@ impl BankBlocks {
         if !S::CHECKED {
             return Some(class.tree.pop_first(words, at));
         }
-        class.tree.pop_below(words, at, class.bound as usize)
+        class.tree.pop_below(words, at, &class.bound)
     }
 
     /// The order of the largest block of a word that is not zero.
@@ -438,15 +438,15 @@ impl BankBlocks {
         let from =
             if largest { classes.ilog2() } else { order + (classes >> order).trailing_zeros() };
         let words = s.words_mut();
-        let (at, record) = if from < 6 {
+        let (at, changes) = if from < 6 {
             self.allocate_in_word::<S>(words, bank, from, order, was)
         } else {
             self.allocate_words::<S>(words, bank, from, order, was)
         }?;
-        let (record, reordered) = Self::put_record::<S>(words, bank, was, record, 1 << order);
+        let record = Self::change_record::<S>(words, bank, changes, 1 << order);
         self.free -= 1 << order;
         let frame = Pfn::new(self.first_of(bank) + at as u64);
-        Some((frame, Taken { bank, filed: 1 << order, reordered, record }))
+        Some((frame, Taken { bank, filed: 1 << order, reordered: changes != 0, record }))
     }
 
     /// The smallest free block of a word that is large enough: where it starts,
@@ -467,7 +467,8 @@ impl BankBlocks {
     }
 
     /// From a word that has a block of this order and is not wholly free (or
-    /// cannot be one block): the first of those whose largest blocks are of order `from`.
+    /// cannot be one block): the first of those whose largest blocks are of order `from`, which the
+    /// bank serves. Where the block starts, and which bits of the record's state change.
     #[inline(always)]
     fn allocate_in_word<S: Keep + ?Sized>(
         &self,
@@ -475,8 +476,8 @@ impl BankBlocks {
         bank: usize,
         from: u32,
         order: u32,
-        mut record: Record,
-    ) -> Option<(usize, Record)> {
+        was: Record,
+    ) -> Option<(usize, u64)> {
         // Most words have one largest block, and leave the tree with it.
         let (unit, is_empty) = self.pop::<S>(words, bank, from)?;
         let frames = Self::claim::<S>(words, self.cell(bank, unit))?;
@@ -496,23 +497,22 @@ impl BankBlocks {
         if !is_last {
             let class = &self.classes[from as usize & 31];
             class.tree.insert(words, self.words_of(bank) + class.at as usize, unit);
-            return Some((at, record));
+            return Some((at, 0));
         }
-        if is_empty {
-            record.set_class(from, from == 0 && self.has_open(bank));
-        }
+        let mut changes = u64::from(is_empty && !(from == 0 && self.has_open(bank))) << from;
         if now != 0 {
             // The upper half of the block is the largest now.
             let to = if own > order { own - 1 } else { self.largest(now) };
             let class = &self.classes[to as usize & 31];
             if class.tree.insert(words, self.words_of(bank) + class.at as usize, unit) {
-                record.set_class(to, true);
+                changes |= was.gain(to);
             }
         }
-        Some((at, record))
+        Some((at, changes))
     }
 
-    /// From the first block of order `from`, of whole words.
+    /// From the first block of order `from`, of whole words; as
+    /// [`allocate_in_word`](Self::allocate_in_word).
     #[inline(never)]
     fn allocate_words<S: Keep + ?Sized>(
         &self,
@@ -520,8 +520,8 @@ impl BankBlocks {
         bank: usize,
         from: u32,
         order: u32,
-        mut record: Record,
-    ) -> Option<(usize, Record)> {
+        was: Record,
+    ) -> Option<(usize, u64)> {
         let (mut unit, is_empty) = self.pop::<S>(words, bank, from)?;
         let first = self.cell(bank, unit << (from - 6));
         if order < 6 {
@@ -531,23 +531,23 @@ impl BankBlocks {
             }
             frames.put(!ones::<u64>(1 << order));
         } else {
-            Self::claim_all::<S>(words, first, 1 << (order.max(6) - 6))?;
+            Self::claim_all::<S>(words, first, order - 6)?;
         }
-        record.set_class(from, !is_empty);
+        let mut changes = u64::from(is_empty) << from;
         let at = self.words_of(bank);
         for half in (order.max(6)..from).rev() {
             unit <<= 1;
             let class = &self.classes[half as usize & 31];
             class.tree.insert(words, at + class.at as usize, unit | 1);
-            record.set_class(half, true);
+            changes |= was.gain(half);
         }
         if order < 6 {
             let class = &self.classes[5];
             class.tree.insert(words, at + class.at as usize, unit);
-            record.set_class(5, true);
-            return Some((unit * 64, record));
+            changes |= was.gain(5);
+            return Some((unit * 64, changes));
         }
-        Some((unit << order, record))
+        Some((unit << order, changes))
     }
 
     /// Makes the aligned 2^`order` frames from `at` on free; `None` if one of

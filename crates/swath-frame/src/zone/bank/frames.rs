@@ -27,6 +27,35 @@ impl CellFrames<'_> {
     }
 }
 
+/// Takes all frames of cells, if they are wholly free; returns true if they were.
+#[inline(always)]
+fn take<const N: usize>(cells: [&mut [u64; CELL]; N]) -> bool {
+    let all = cells.iter().fold(u64::MAX, |all, [free, _, again, _]| all & free & again);
+    if all != u64::MAX {
+        return false;
+    }
+    cells.into_iter().for_each(|[free, _, again, _]| (*free, *again) = (0, 0));
+    true
+}
+
+/// As [`take`], four by four: nothing changes if one is not free.
+#[inline(always)]
+fn take_fours(fours: &mut [[[u64; CELL]; 4]]) -> bool {
+    match fours.iter_mut().position(|four| !take(four.each_mut())) {
+        Some(taken) => untake(fours, taken),
+        None => true,
+    }
+}
+
+/// Makes the frames of the first cells, which were taken, free again; returns false.
+#[cold]
+#[inline(never)]
+fn untake(fours: &mut [[[u64; CELL]; 4]], taken: usize) -> bool {
+    let cells = fours.iter_mut().take(taken).flatten();
+    cells.for_each(|[free, _, again, _]| (*free, *again) = (u64::MAX, u64::MAX));
+    false
+}
+
 impl BankBlocks {
     /// Words of a cell.
     pub(crate) const fn cell_words(checked: bool) -> usize {
@@ -71,22 +100,24 @@ impl BankBlocks {
         Some(CellFrames { free: cell[0], cell })
     }
 
-    /// Hands out all frames of cells, if they are wholly free.
+    /// Hands out all frames of 2^`k` cells, if they are wholly free.
+    #[inline(always)]
     pub(crate) fn claim_all<S: Keep + ?Sized>(
         words: &mut [u64],
         first: usize,
-        count: usize,
+        k: u32,
     ) -> Option<()> {
+        let cells = first..first + (1 << k);
         if S::CHECKED {
-            let cells = words.as_chunks_mut::<CELL>().0.get_mut(first..first + count)?;
-            let all = |all: u64, &[free, _, again, _]: &[u64; CELL]| all & free & again;
-            if cells.iter().fold(u64::MAX, all) != u64::MAX {
-                return None;
-            }
-            cells.iter_mut().for_each(|[free, _, again, _]| (*free, *again) = (0, 0));
-            return Some(());
+            let cells = words.as_chunks_mut::<CELL>().0.get_mut(cells)?;
+            let taken = match cells {
+                [only] => take([only]),
+                [one, other] => take([one, other]),
+                _ => take_fours(cells.as_chunks_mut().0),
+            };
+            return taken.then_some(());
         }
-        let cells = words.as_chunks_mut::<PAIR>().0.get_mut(first..first + count)?;
+        let cells = words.as_chunks_mut::<PAIR>().0.get_mut(cells)?;
         cells.iter_mut().for_each(|[free, _]| *free = 0);
         Some(())
     }
@@ -174,5 +205,51 @@ impl BankBlocks {
     /// The words of a cell of the checked tier.
     pub(crate) fn cell_of<S: Kept + ?Sized>(s: &S, cell: usize) -> [u64; CELL] {
         s.words().as_chunks::<CELL>().0.get(cell).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bits::store::{Guarded, Outvoted};
+
+    type Words<'w> = Guarded<&'w mut [u64], Outvoted>;
+
+    const CELLS: usize = 17;
+
+    /// Cells that are wholly free, the second to the last; the bank has all frames.
+    fn cells() -> [[u64; CELL]; CELLS] {
+        let mut cells = [[u64::MAX; CELL]; CELLS];
+        cells[0] = [0, u64::MAX, 0, u64::MAX];
+        cells
+    }
+
+    #[test]
+    fn all_of_some_cells_are_claimed_and_no_others() {
+        for k in 0..5 {
+            let mut words = cells();
+            assert!(BankBlocks::claim_all::<Words<'_>>(words.as_flattened_mut(), 1, k).is_some());
+            for (nth, cell) in words.iter().enumerate() {
+                let free = if nth <= 1 << k { 0 } else { u64::MAX };
+                assert_eq!(*cell, [free, u64::MAX, free, u64::MAX], "2^{k} cells: {nth}");
+            }
+            assert!(BankBlocks::claim_all::<Words<'_>>(words.as_flattened_mut(), 17, k).is_none());
+        }
+    }
+
+    #[test]
+    fn one_word_that_is_not_free_leaves_all_cells_as_they_are() {
+        for k in 0..5 {
+            for wrong in 1..=1 << k {
+                for nth in [0, 2] {
+                    let mut words = cells();
+                    words[wrong][nth] ^= 1 << (7 * wrong % 64);
+                    let before = words;
+                    let flat = words.as_flattened_mut();
+                    assert!(BankBlocks::claim_all::<Words<'_>>(flat, 1, k).is_none());
+                    assert_eq!(words, before, "2^{k} cells: {wrong}");
+                }
+            }
+        }
     }
 }

@@ -105,6 +105,12 @@ impl Record {
     pub(crate) fn set_class(&mut self, order: u32, serves: bool) {
         set_bit(&mut self.state, order, serves);
     }
+
+    /// The bit of the state that changes when the bank comes to serve an order: none if it does already.
+    #[inline(always)]
+    pub(crate) const fn gain(self, order: u32) -> u64 {
+        !self.state & 1 << order
+    }
 }
 
 /// The changes to a bank to which a block was freed.

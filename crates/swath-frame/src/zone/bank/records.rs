@@ -63,6 +63,18 @@ impl BankBlocks {
         (Record { counts, ..record }, record.state != was.state)
     }
 
+    /// As [`put_record`](Self::put_record), by the bits of the state that change: the record now.
+    #[inline(always)]
+    pub(crate) fn change_record<S: Keep + ?Sized>(
+        words: &mut [u64],
+        bank: usize,
+        changes: u64,
+        lost: u32,
+    ) -> Record {
+        let [counts, state] = S::flip(words, bank, u64::from(lost).wrapping_neg(), changes);
+        Record { counts, state }
+    }
+
     /// The bank's free frames but for those of open words.
     #[inline(always)]
     pub(crate) fn filed_of<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
