@@ -265,7 +265,7 @@ fn an_overwritten_bit_is_found() {
         words.map(|(index, word)| (index, word.load(Relaxed))).find(|&(_, bits)| wanted(bits))
     };
     let first_of = |used: &Used| (used.partial[0] as usize) << 12;
-    let shift = LAYOUTS[class].shift;
+    let step = LAYOUTS[class].step;
     let cases: [Case<'_>; 11] = [
         ("no bits where no slot begins", &|used| {
             let index = STARTS[class].iter().rposition(|&starts| starts != u64::MAX).unwrap();
@@ -275,7 +275,7 @@ fn an_overwritten_bit_is_found() {
         }),
         ("no slot both free and live", &|used| {
             let live = used.pool.live();
-            let lives = |index| live.among(first_of(used), index, shift, STARTS[class][index]);
+            let lives = |index| live.among(first_of(used), index, step, STARTS[class][index]);
             let index = (0..of(used).free.len()).find(|&index| lives(index) != 0).unwrap();
             let bits = of(used).free[index].load(Relaxed);
             of(used).free[index].store(bits | 1 << lives(index).trailing_zeros(), Relaxed);
