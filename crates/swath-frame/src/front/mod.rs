@@ -33,9 +33,11 @@
 //! **What is in use gathers below**, if the caller wants it ([`Gather`]; the default, [`Fifo`], is the fastest). A single
 //! frame that came back goes out again if it lies lower than what the allocator would give, as far as is known from what it
 //! last gave and took back; the others go back to it, 16 to 32 at a time, and as many are claimed. So before an allocator
-//! that gives the lowest frame first ([`HeadOfList`](crate::HeadOfList)), frames that come and go in any order end up side by
-//! side, and whole huge pages become free above, as without a front; where what is in use lies side by side already, next to
-//! nothing goes back. Of blocks of order 1 and more the last that came back goes out first, wherever it lies.
+//! that gives the lowest frame first, for up to 256 frames at once (the page buddy system of granularity 9 with
+//! [`HeadOfList`](crate::HeadOfList); of granularity 4 it gives whole units of 16 first, and nothing gathers), frames that come and go
+//! in any order end up side by side, and whole huge pages become free above, as without a front; where what is in use lies
+//! side by side already, next to nothing goes back. Of blocks of order 1 and more the last that came back goes out first,
+//! wherever it lies.
 //!
 //! **Nothing is stranded.** When the shared allocator cannot serve a request,
 //! what is pooled and spare goes back to it, then the slots are emptied into it one by one, and each time it tries again: as

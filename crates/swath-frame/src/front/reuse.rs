@@ -17,8 +17,8 @@ pub trait Reuse: sealed::Reuse {
 pub struct Fifo;
 
 /// Those that lie lower than what the allocator would give; the others go back to it. What is in use
-/// gathers below, and whole huge pages become free above, if the allocator gives the lowest frame first
-/// ([`HeadOfList`](crate::HeadOfList)).
+/// gathers below, and whole huge pages become free above, if the allocator gives the lowest frame first, also to
+/// who asks for 256 at once: the page buddy system of granularity 9 with [`HeadOfList`](crate::HeadOfList).
 #[derive(Clone, Copy, Debug)]
 pub struct Gather;
 
