@@ -24,8 +24,11 @@ const ASKED_MAX: u64 = 32;
 /// So few blocks that are taken for free wrongly are looked for by one frame after the other.
 const WRONG_FEW: u64 = 32;
 
-/// So many frames are asked for without finding a block that is wrong: 2 ms.
-const IN_VAIN_MAX: u64 = 4096;
+/// Frames of each block that are asked for before it is counted how many were.
+const ASKED_FIRST: usize = 8;
+
+/// So many frames are asked for after those, in 2 ms.
+const ASKED_MORE_MAX: u64 = 4096;
 
 /// Blocks of a zone that are asked first, of more.
 const SAMPLE_BLOCKS: usize = 64;
@@ -112,8 +115,8 @@ fn free_in_zone(
             }
         }
     }
-    let mut in_vain = 0;
-    for offset in asked {
+    let mut asked_more = 0;
+    for (i, offset) in asked.enumerate() {
         let before = left.len() as u64;
         let mut free = Vec::new();
         for block in left {
@@ -124,10 +127,10 @@ fn free_in_zone(
         left = free;
         let wrong = (left.len() as u64).saturating_sub(count);
         // Where a frame finds few of those that are wrong, the next finds fewer still. Of a handful it
-        // is chance.
+        // is chance, but after some frames it is most likely that few of theirs are in use.
         let found = before - left.len() as u64;
-        in_vain = if found == 0 { in_vain + before } else { 0 };
-        if wrong == 0 || wrong > WRONG_FEW && found < wrong / 3 * 2 || in_vain > IN_VAIN_MAX {
+        asked_more += if i < ASKED_FIRST { 0 } else { before };
+        if wrong == 0 || wrong > WRONG_FEW && found < wrong / 3 * 2 || asked_more > ASKED_MORE_MAX {
             break;
         }
     }
