@@ -1,10 +1,10 @@
-//! Which single frames that came back go out again.
+//! The choice of the single frames that go out again after they came back.
 
 mod sealed {
     pub trait Reuse {}
 }
 
-/// Which single frames that came back to a CPU go out again: [`Fifo`] or [`Gather`].
+/// A choice of the single frames that go out again after they came back to a CPU: [`Fifo`] or [`Gather`].
 pub trait Reuse: sealed::Reuse {
     /// True if only those do that lie low.
     #[doc(hidden)]
