@@ -4,7 +4,7 @@ use swath_arch::Pfn;
 use swath_frame::Mobility;
 use swath_frame::front::{Fifo, Gather};
 
-use crate::churned::{HUGE_FRAMES, PERCENTS, Singles, churn};
+use crate::churned::{HUGE_FRAMES, PERCENTS, Singles, churn, print_row};
 use crate::contender::{Contender, Cpu, Shared};
 use crate::failure::{Failure, setup};
 use crate::options::Options;
@@ -44,21 +44,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 fn row<C: Contender>(frames: u64, seeds: u64, unmovable: bool) -> Result<(), Failure> {
-    print!("| {:<26} |", C::NAME);
-    for percent in PERCENTS {
+    let found = |percent| {
         let one = |seed| {
             C::with(frames, 2, |shared| {
                 let mut cpus = Cpus([shared.on(0, 0)?, shared.on(1, 0)?]);
                 churn(&mut cpus, frames, percent, unmovable, seed)
             })
         };
-        let found: Result<Vec<u64>, String> = (1..=seeds).map(one).collect();
-        let found = found.map_err(|what| Failure::Result(format!("{}: {what}", C::NAME)))?;
-        let mean = found.iter().sum::<u64>() as f64 / seeds as f64;
-        let (least, most) = (found.iter().min(), found.iter().max());
-        let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
-        print!(" {mean:.1} ({least} to {most}) |");
-    }
-    println!();
-    Ok(())
+        (1..=seeds).map(one).collect()
+    };
+    print_row(C::NAME, found).map_err(Failure::Result)
 }

@@ -15,7 +15,7 @@ use swath_frame::{
 };
 
 use crate::failure::Failure;
-use crate::frames::churned::{HUGE_FRAMES, PERCENTS, Singles, churn};
+use crate::frames::churned::{HUGE_FRAMES, PERCENTS, Singles, churn, print_row};
 use crate::setup::{SpinLock, bbs};
 
 /// What is compared.
@@ -138,19 +138,11 @@ pub(crate) fn run(numbers: &[&str]) -> Result<(), Failure> {
     for unmovable in [false, true] {
         println!("\n| {} |", if unmovable { "unmovable frames among them" } else { "all movable" });
         for (name, design) in designs {
-            print!("| {name:<36} |");
-            for percent in PERCENTS {
-                let found: Result<Vec<u64>, String> = (1..seeds + 1)
-                    .into_par_iter()
-                    .map(|seed| design.run(frames, percent, unmovable, seed))
-                    .collect();
-                let found = found.map_err(|what| Failure::Result(format!("{name}: {what}")))?;
-                let mean = found.iter().sum::<u64>() as f64 / seeds as f64;
-                let (least, most) = (found.iter().min(), found.iter().max());
-                let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
-                print!(" {mean:.1} ({least} to {most}) |");
-            }
-            println!();
+            let found = |percent| {
+                let seeds = (1..seeds + 1).into_par_iter();
+                seeds.map(|seed| design.run(frames, percent, unmovable, seed)).collect()
+            };
+            print_row(name, found).map_err(Failure::Result)?;
         }
     }
     let possible = PERCENTS.map(|percent| frames * percent / 100 / HUGE_FRAMES as u64);

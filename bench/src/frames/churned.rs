@@ -68,3 +68,20 @@ pub(crate) fn churn(
     }
     Ok(huge.into_iter().filter(|&free| free).count() as u64)
 }
+
+/// Prints a row of the table: for each share the mean, the least and the most that `found` has for the seeds.
+pub(crate) fn print_row(
+    name: &str,
+    found: impl Fn(u64) -> Result<Vec<u64>, String>,
+) -> Result<(), String> {
+    print!("| {name:<36} |");
+    for percent in PERCENTS {
+        let found = found(percent).map_err(|what| format!("{name}: {what}"))?;
+        let mean = found.iter().sum::<u64>() as f64 / found.len() as f64;
+        let (least, most) = (found.iter().min(), found.iter().max());
+        let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
+        print!(" {mean:.1} ({least} to {most}) |");
+    }
+    println!();
+    Ok(())
+}

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::front::{Fifo, Front, Reuse, Slot};
+use swath_frame::front::{Fifo, Front, Gather, Reuse, Slot};
 use swath_frame::{BuddyConfig, FrameAllocator, HeadOfList, PageBuddy, Trusting};
 
 use crate::random::Random;
@@ -33,6 +33,9 @@ type FrontOver<'m, U = Fifo> = Front<'m, SpinLock, PageBuddy<Vec<u64>, HeadOfLis
 
 /// How a front is made of a plain one.
 type Made<U> = for<'m> fn(FrontOver<'m>) -> FrontOver<'m, U>;
+
+const PLAIN: Made<Fifo> = |front| front;
+const GATHERING: Made<Gather> = |front| front.gathering();
 
 /// Runs `body` with a front on a map of which a half is used, by users of the
 /// front, and these frames: a random half in random order, or the lower half
@@ -66,51 +69,39 @@ fn with_front<U: Reuse>(
 }
 
 pub(crate) fn get(random: bool, counted: Counted) -> Result<u64, String> {
-    with_front(
-        random,
-        |front| front,
-        |front, used| {
-            let cpu = front.on(1).map_err(|error| error.to_string())?;
-            let mut taken = vec![None; CALLS];
-            counted(&mut || taken.iter_mut().for_each(|frame| *frame = cpu.allocate_frame()));
-            check_taken(&taken, &used, front.free_frames())
-        },
-    )
+    with_front(random, PLAIN, |front, used| {
+        let cpu = front.on(1).map_err(|error| error.to_string())?;
+        let mut taken = vec![None; CALLS];
+        counted(&mut || taken.iter_mut().for_each(|frame| *frame = cpu.allocate_frame()));
+        check_taken(&taken, &used, front.free_frames())
+    })
 }
 
 pub(crate) fn put(random: bool, counted: Counted) -> Result<u64, String> {
-    with_front(
-        random,
-        |front| front,
-        |front, mut used| {
-            let cpu = front.on(1).map_err(|error| error.to_string())?;
-            let frames = used.split_off(used.len() - CALLS);
-            let mut freed = 0;
-            counted(&mut || {
-                frames.iter().for_each(|&frame| freed += u64::from(cpu.free_frame(frame).is_ok()));
-            });
-            check_taken(&[], &used, front.free_frames())?;
-            if freed == CALLS as u64 { Ok(freed) } else { Err("a free failed".into()) }
-        },
-    )
+    with_front(random, PLAIN, |front, mut used| {
+        let cpu = front.on(1).map_err(|error| error.to_string())?;
+        let frames = used.split_off(used.len() - CALLS);
+        let mut freed = 0;
+        counted(&mut || {
+            frames.iter().for_each(|&frame| freed += u64::from(cpu.free_frame(frame).is_ok()));
+        });
+        check_taken(&[], &used, front.free_frames())?;
+        if freed == CALLS as u64 { Ok(freed) } else { Err("a free failed".into()) }
+    })
 }
 
 /// A random frame comes back, another is taken: one call is the two together,
 /// the steady state of a busy CPU.
 pub(crate) fn pair(counted: Counted) -> Result<u64, String> {
-    with_front(true, |front| front, |front, used| turns_of_one(front, used, counted))
+    with_front(true, PLAIN, |front, used| turns_of_one(front, used, counted))
 }
 
 /// As [`pair`] where what is in use gathers: it lies side by side already, or anywhere.
 pub(crate) fn gathered_pair(scattered: bool, counted: Counted) -> Result<u64, String> {
-    with_front(
-        scattered,
-        |front| front.gathering(),
-        |front, mut used| {
-            Random::new(2).shuffle(&mut used);
-            turns_of_one(front, used, counted)
-        },
-    )
+    with_front(scattered, GATHERING, |front, mut used| {
+        Random::new(2).shuffle(&mut used);
+        turns_of_one(front, used, counted)
+    })
 }
 
 fn turns_of_one<U: Reuse>(

@@ -55,26 +55,27 @@ impl<'m, R: RawMutex, A: FrameAllocator> Shared<'m, R, A> {
         self.lowest.0.load(Relaxed) as u64
     }
 
+    fn set_lowest(&self, frame: u64) {
+        self.lowest.0.store(usize::try_from(frame).unwrap_or(usize::MAX), Relaxed);
+    }
+
     /// Notes what the allocator gave first.
     pub(super) fn note_claimed(&self, block: Extent) {
-        let end = block.start.raw().saturating_add(block.count);
-        self.lowest.0.store(usize::try_from(end).unwrap_or(usize::MAX), Relaxed);
+        self.set_lowest(block.start.raw().saturating_add(block.count));
     }
 
-    /// Notes a frame that goes back to the allocator, the lowest of several. With its lock held.
+    /// Notes a frame that goes back to the allocator, the lowest of several.
     pub(super) fn note_returned(&self, frame: u64) {
         if frame < self.lowest() {
-            self.lowest.0.store(usize::try_from(frame).unwrap_or(usize::MAX), Relaxed);
+            self.set_lowest(frame);
         }
     }
 
-    /// Frees single frames, which ascend.
-    pub(super) fn free_singles(&self, frames: &[u64]) -> Result<(), Wrong> {
-        let mut allocator = self.lock();
-        if let Some(&lowest) = frames.first() {
-            self.note_returned(lowest);
-        }
-        free_all(runs(frames, 1), &mut *allocator)
+    /// Frees blocks of `count` frames, which ascend.
+    #[inline(always)]
+    pub(super) fn free_blocks(&self, blocks: &[u64], count: u64) -> Result<(), Wrong> {
+        self.note_returned(blocks.first().copied().unwrap_or(u64::MAX));
+        free_all(runs(blocks, count), &mut *self.lock())
     }
 
     /// The allocator.
@@ -160,8 +161,7 @@ impl Areas {
         let result = if count > BITS || are_few() {
             runs(gone, count).map(|run| self.collect(run, shared)).fold(Ok(()), Result::and)
         } else {
-            shared.note_returned(gone.first().copied().unwrap_or(u64::MAX));
-            free_all(runs(gone, count), &mut *shared.lock())
+            shared.free_blocks(gone, count)
         };
         (kept.len(), result)
     }

@@ -83,6 +83,15 @@ impl Held {
         self.tail.wrapping_sub(self.head)
     }
 
+    /// Returns true if the buffer has more frames than places, as its words were overwritten; it is emptied.
+    fn overflows(&mut self) -> bool {
+        let overflows = self.len() > BUFFER_FRAMES;
+        if overflows {
+            (self.tail, self.limit) = (self.head, self.head);
+        }
+        overflows
+    }
+
     /// Counts the frames.
     pub(super) fn count(&self) -> u64 {
         let singles = u64::from(self.mask.count_ones()).wrapping_add(self.len() as u64);
@@ -154,8 +163,7 @@ impl Held {
         if !U::GATHERS {
             return self.claim::<U, R>(WORD_FRAMES, shared);
         }
-        if self.len() > BUFFER_FRAMES {
-            (self.tail, self.limit) = (self.head, self.head);
+        if self.overflows() {
             return Err(Wrong);
         }
         let low = self.put_first_below(shared.lowest());
@@ -172,7 +180,7 @@ impl Held {
             frames.sort_unstable();
             // No more, as the lock is held.
             let stay = high.saturating_sub(BUFFER_FRAMES / 2);
-            result = shared.free_singles(frames.get(stay..).unwrap_or_default());
+            result = shared.free_blocks(frames.get(stay..).unwrap_or_default(), 1);
             self.tail = low + stay;
             self.blocks.areas.forget_claims();
         }
@@ -268,8 +276,7 @@ impl Held {
         &mut self,
         shared: &Shared<'_, R, impl FrameAllocator>,
     ) -> bool {
-        if self.len() > BUFFER_FRAMES {
-            self.tail = self.head;
+        if self.overflows() {
             return false;
         }
         self.in_a_row();

@@ -667,11 +667,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 #[inline(always)]
 fn fetch_ahead(slot: &CachedSlot) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse", not(miri)))]
-    {
+    // SAFETY: a hint, of any address, which reads nothing for the program; the processor has the instruction.
+    unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let line = core::ptr::without_provenance(slot.address);
-        // SAFETY: a hint, of any address, which reads nothing for the program; the processor has the instruction.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+        _mm_prefetch::<_MM_HINT_T0>(core::ptr::without_provenance(slot.address));
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "sse", not(miri))))]
     let _ = slot;

@@ -124,10 +124,9 @@ impl PageMap {
             return_mask: u64::from(PAGE_IS_PRESENT | PAGE_IS_HUGE),
         };
         while self.can_scan {
-            // SAFETY: the file is open; `request` is valid for reads and writes for the whole call and
-            // says its own size; the kernel writes one region at most, to `found`, which is borrowed by
-            // no one else and valid for writes for the whole call. Without flags nothing is changed
-            // in the process looked at.
+            // Without flags nothing is changed in the process looked at.
+            // SAFETY: the file is open, and `request`, which says its own size, is valid for the whole call, as is
+            // `found`, which nobody else borrows and to which the kernel writes one region at most.
             match unsafe { pagemap_scan(self.file.as_raw_fd(), &raw mut request) } {
                 Ok(0) => return Ok(None),
                 Ok(_) => {
