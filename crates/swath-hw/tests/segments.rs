@@ -131,6 +131,63 @@ fn what_was_loaded_stays_until_it_is_invalidated() {
     });
 }
 
+/// What a driver has loaded takes no read; what there was no register for is searched.
+#[test]
+fn registers_that_are_loaded_are_those_of_the_first_entries() {
+    for seed in 0..100 {
+        let mut random = Random::new(seed);
+        let entries = random_entries(&mut random);
+        let registers = 1 + random.below(24) as u32;
+        with_list(&entries, |memory| {
+            let mut unit = SegmentRegisters::new(LIST, registers).unwrap();
+            let loaded = unit.load(memory).unwrap();
+            assert_eq!(loaded, (entries.len() as u64).min(registers.into()), "seed {seed}");
+            for &[base, bound, target, rights] in &entries[..loaded as usize] {
+                let page = base + random.below(bound - base);
+                let found = unit.access(VirtAddr::new(page << 12), memory).unwrap();
+                assert_eq!(found.addr.raw() >> 12, target + page - base, "seed {seed}");
+                assert_eq!(found.attributes.writable, rights == 1, "seed {seed}");
+            }
+            assert_eq!(unit.stats().walk.reads(), 0, "seed {seed}");
+            for &[base, _, target, _] in &entries[loaded as usize..] {
+                let found = unit.access(VirtAddr::new(base << 12), memory).unwrap();
+                assert_eq!(found.addr.raw() >> 12, target, "seed {seed}");
+                assert!(unit.stats().walk.reads() > 0, "seed {seed}");
+            }
+            // Another list, in place of what they hold.
+            write_list(memory, &[[0, 8, 0x300, 0]]);
+            assert_eq!(unit.load(memory), Ok(1));
+            assert_eq!(unit.access(VirtAddr::new(0), memory).unwrap().addr.raw(), 0x30_0000);
+        });
+    }
+}
+
+/// A list with an entry of no pages, backwards, or whose pages or frames have no numbers leaves all registers empty.
+#[test]
+fn a_list_that_cannot_be_loaded_leaves_registers_empty() {
+    let last = 1 << 52;
+    for wrong in [[9, 9, 0, 1], [9, 8, 0, 1], [9, last + 1, 0, 1], [9, 17, last - 4, 1]] {
+        with_list(&[[0, 8, 0x40, 1], wrong], |memory| {
+            let mut unit = SegmentRegisters::new(LIST, 4).unwrap();
+            let (at, descriptor) = (LIST.entry(1), wrong[2]);
+            let fault = TranslationFault::Reserved { level: 1, at, descriptor };
+            assert_eq!(unit.load(memory), Err(fault), "{wrong:?}");
+            assert!(unit.lookup(VirtAddr::new(0)).0.is_none(), "{wrong:?}");
+            write_list(memory, &[[0, 8, 0x80, 1]]);
+            assert_eq!(unit.access(VirtAddr::new(0), memory).unwrap().addr.raw(), 0x8_0000);
+        });
+    }
+    with_list(&[], |memory| {
+        let mut unit = SegmentRegisters::new(LIST, 4).unwrap();
+        assert_eq!(unit.load(memory), Ok(0));
+        memory.write_u64(LIST.count(), ENTRIES_MAX + 1).unwrap();
+        assert!(matches!(unit.load(memory), Err(TranslationFault::Reserved { level: 0, .. })));
+        let mut beyond =
+            SegmentRegisters::new(SegmentList { root: PhysAddr::new(1 << 40) }, 4).unwrap();
+        assert!(matches!(beyond.load(memory), Err(TranslationFault::Bus { level: 0, .. })));
+    });
+}
+
 #[test]
 fn no_bytes_make_a_search_panic_or_go_on() {
     for seed in 0..300 {
@@ -145,6 +202,8 @@ fn no_bytes_make_a_search_panic_or_go_on() {
         let count = count[seed as usize % 4];
         memory.write_u64(LIST.count(), count).unwrap();
         let mut unit = SegmentRegisters::new(LIST, 2).unwrap();
+        let _ = unit.load(&memory);
+        unit.invalidate_all();
         for _ in 0..100 {
             let shift = random.below(64) as u32;
             let before = unit.stats().walk.reads();

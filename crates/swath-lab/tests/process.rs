@@ -23,7 +23,7 @@ fn collect(steps: Result<impl Iterator<Item = Step>, ProgramError>) -> Vec<Step>
 /// Offset from `START`, length and kind of the accesses between begin and end.
 fn measured(steps: &[Step]) -> Vec<(u64, u16, AccessKind)> {
     let at = |action| steps.iter().position(|step| step.action == action).unwrap();
-    steps[at(Action::Begin)..at(Action::End)]
+    steps[at(Action::BEGIN)..at(Action::End)]
         .iter()
         .filter_map(|step| match step.action {
             Action::Access { addr, len_bytes, kind, .. } => {
@@ -56,7 +56,8 @@ fn check(steps: &[Step]) {
             }
             Action::Fork { child } | Action::Thread { child } => assert!(alive.insert(child)),
             Action::Exit => assert!(alive.remove(&step.process)),
-            Action::Begin => begins += 1,
+            Action::BEGIN => begins += 1,
+            Action::Begin { .. } => panic!("{step:?}"),
             Action::End => ends += 1,
             Action::Memory(_) => {}
         }
@@ -120,7 +121,7 @@ fn sweeps() {
     let offsets: Vec<u64> = reads.iter().map(|&(offset, ..)| offset).collect();
     assert_eq!(offsets, [&all[..], &all].concat());
     // Four pages are touched before.
-    assert_eq!(steps.iter().position(|step| step.action == Action::Begin), Some(5));
+    assert_eq!(steps.iter().position(|step| step.action == Action::BEGIN), Some(5));
 
     let writes = measured(&collect(Sweep { write: true, stride_bytes: 16, ..sweep }.steps()));
     assert_eq!(writes.len(), 2 * 769);
@@ -359,7 +360,7 @@ fn the_miss_loop_takes_a_page_a_turn() {
 #[test]
 fn long_programs_need_no_memory() {
     let reads = gups(1 << 30, u64::MAX >> 1, 0).steps().unwrap();
-    let begun = reads.skip_while(|step| step.action != Action::Begin).skip(1);
+    let begun = reads.skip_while(|step| step.action != Action::BEGIN).skip(1);
     let sum = begun.take(2_000_000).fold(0u64, |sum, step| match step.action {
         Action::Access { addr, .. } => sum.wrapping_add(addr.raw()),
         _ => panic!("{step:?}"),
@@ -387,7 +388,8 @@ fn text(steps: impl Iterator<Item = Result<Step, TraceError>>) -> String {
         .map(Result::unwrap)
         .map(|step| match step.action {
             Action::Access { addr, compute_cycles: 2, .. } => addr.raw().to_string(),
-            Action::Begin => "[".into(),
+            Action::BEGIN => "[".into(),
+            Action::Begin { weight } => format!("{weight}["),
             Action::End => "]".into(),
             Action::Memory(TraceEvent::Skip { accesses }) => format!("-{accesses}"),
             Action::Fork { child } => format!("fork {child}"),
@@ -404,24 +406,24 @@ fn replays_mark_the_bursts() {
     let skip = |accesses| Err(TraceEvent::Skip { accesses });
     let items = [Ok(1), Ok(2), skip(1), Ok(3), skip(1), Ok(4), Err(TraceEvent::Fork), Ok(5), Ok(6)];
     let short = || trace(&header, &items);
-    assert_eq!(text(replay(short(), 2)), "[ 1 2 ] -1 3 -1 [ 4 fork 1 exit 1 5 ] 6 exit 0");
+    assert_eq!(text(replay(short(), 2)), "2[ 1 2 ] -1 3 -1 2[ 4 fork 1 exit 1 5 ] 6 exit 0");
     // The first quarter of a burst warms up.
     let header = TraceHeader { sampling: Sampling::new(4, 8), ..TraceHeader::default() };
     let items = [Ok(1), Ok(2), Ok(3), Ok(4), skip(3), Ok(5), Ok(6), Ok(7)];
-    assert_eq!(text(replay(trace(&header, &items), 2)), "1 [ 2 3 4 ] -3 5 6 [ 7 ] exit 0");
+    assert_eq!(text(replay(trace(&header, &items), 2)), "1 2[ 2 3 4 ] -3 5 6 2[ 7 ] exit 0");
     // Programs in turn are children of one that does nothing.
     let turn = [short(), trace(&header, &items)];
     assert_eq!(
         text(replay_in_turn(turn, 2)),
-        "fork 65536 [ 1 2 ] -1 3 -1 [ 4 fork 65537 exit 65537 5 ] 6 exit 65536 \
-         fork 131072 1 [ 2 3 4 ] -3 5 6 [ 7 ] exit 131072 exit 0"
+        "fork 65536 2[ 1 2 ] -1 3 -1 2[ 4 fork 65537 exit 65537 5 ] 6 exit 65536 \
+         fork 131072 1 2[ 2 3 4 ] -3 5 6 2[ 7 ] exit 131072 exit 0"
     );
 
     let whole = [Ok(7), Err(TraceEvent::Fork), Err(TraceEvent::Fork), Ok(8)];
     let steps: Vec<_> =
         replay(trace(&TraceHeader::default(), &whole), 0).map(Result::unwrap).collect();
     let ends = |step: Option<&Step>, action| assert_eq!(step.unwrap().action, action);
-    ends(steps.first(), Action::Begin);
+    ends(steps.first(), Action::BEGIN);
     ends(steps.last(), Action::Exit);
     assert_eq!(steps.len(), 1 + 2 + 4 + 1 + 1);
     let cut = TraceReader::from_reader(Cursor::new(*b"SWTRAC\r\n\x02"), None);

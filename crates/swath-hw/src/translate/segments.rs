@@ -6,7 +6,8 @@
 //! ([`SegmentList`]) by halves, one entry a read, and loads it into the register that was used
 //! least recently. The number of entries is read with the first miss and kept until
 //! everything is invalidated. So a list of n extents takes at most 2 + log2 n reads, whatever the
-//! length of the extents, and with as many registers as extents each is looked up once.
+//! length of the extents, and with as many registers as extents each is looked up once, or never where the
+//! driver that starts the accelerator has loaded them ([`SegmentRegisters::load`]).
 //!
 //! ```text
 //!  page ──► base <= page < bound?  ×N ──► frame = target + page - base
@@ -20,9 +21,7 @@ use swath_arch::segments::{
     BASE_BYTES, BOUND_BYTES, ENTRIES_MAX, ENTRY_BYTES, RIGHTS_BYTES, SegmentList, TARGET_BYTES,
     WRITE,
 };
-use swath_arch::{
-    Attributes, BusError, Format, PageRange, Pfn, PhysAddr, PhysMemory, VirtAddr, Vpn,
-};
+use swath_arch::{Attributes, Format, PageRange, Pfn, PhysAddr, PhysMemory, VirtAddr, Vpn};
 
 use crate::tlb::array::Tlb;
 use crate::tlb::fill::{EntryKind, TlbFill};
@@ -34,6 +33,40 @@ use crate::translate::walker::TranslationFault;
 
 /// Bytes of the number of entries.
 const COUNT_LEN_BYTES: u64 = 8;
+
+/// The words of an entry, whatever they say, and where they stand.
+struct ListEntry {
+    base: u64,
+    bound: u64,
+    target: u64,
+    rights: u64,
+    at: PhysAddr,
+}
+
+impl ListEntry {
+    fn read<M: PhysMemory + ?Sized>(memory: &M, at: PhysAddr) -> Result<Self, TranslationFault> {
+        let word = |offset: u64| {
+            let read = memory.read_u64(PhysAddr::new(at.raw().wrapping_add(offset)));
+            read.map_err(|error| TranslationFault::Bus { level: 1, error })
+        };
+        let (base, bound) = (word(BASE_BYTES)?, word(BOUND_BYTES)?);
+        Ok(Self { base, bound, target: word(TARGET_BYTES)?, rights: word(RIGHTS_BYTES)?, at })
+    }
+
+    fn attributes(&self) -> Attributes {
+        Attributes { writable: WRITE.is(self.rights, 1), ..Attributes::USER_DATA }
+    }
+
+    /// Returns what a register holds of it, if `page` is one of its pages.
+    fn fill(&self, page: Vpn) -> Result<TlbFill, TranslationFault> {
+        let count = self.bound.wrapping_sub(self.base);
+        let (pages, first) = (PageRange::new(Vpn::new(self.base), count), Pfn::new(self.target));
+        let fill = TlbFill::new(EntryKind::Regular, page, pages, first, self.attributes());
+        let reserved =
+            TranslationFault::Reserved { level: 1, at: self.at, descriptor: self.target };
+        fill.filter(|_| self.base < self.bound).ok_or(reserved)
+    }
+}
 
 /// A search of the list under way.
 ///
@@ -61,35 +94,24 @@ impl SegmentMiss {
     ) -> Result<Option<Resolved>, TranslationFault> {
         self.reads += 1;
         let at = self.next_read();
-        let bus = |level| move |error: BusError| TranslationFault::Bus { level, error };
         let Some(high) = self.high else {
-            let count = memory.read_u64(at).map_err(bus(0))?;
-            if count > ENTRIES_MAX {
-                return Err(TranslationFault::Reserved { level: 0, at, descriptor: count });
-            }
+            let count = read_count(memory, self.list)?;
             self.high = Some(count);
             return self.narrowed(count);
         };
-        let word = |offset: u64| {
-            memory.read_u64(PhysAddr::new(at.raw().wrapping_add(offset))).map_err(bus(1))
-        };
-        let (base, bound, target) = (word(BASE_BYTES)?, word(BOUND_BYTES)?, word(TARGET_BYTES)?);
-        let rights = word(RIGHTS_BYTES)?;
-        if self.page.raw() < base {
+        let entry = ListEntry::read(memory, at)?;
+        if self.page.raw() < entry.base {
             let middle = self.middle(high);
             self.high = Some(middle);
             return self.narrowed(middle);
         }
-        if self.page.raw() >= bound {
+        if self.page.raw() >= entry.bound {
             self.low = self.middle(high) + 1;
             return self.narrowed(high);
         }
-        let attributes = Attributes { writable: WRITE.is(rights, 1), ..Attributes::USER_DATA };
-        let (pages, first) = (PageRange::new(Vpn::new(base), bound - base), Pfn::new(target));
-        let fill = TlbFill::new(EntryKind::Regular, self.page, pages, first, attributes);
-        let fill = fill.ok_or(TranslationFault::Reserved { level: 1, at, descriptor: target })?;
-        let frame = first + (self.page.raw() - base);
-        Ok(Some(Resolved { frame, attributes, fill }))
+        let fill = entry.fill(self.page)?;
+        let frame = Pfn::new(entry.target) + (self.page.raw() - entry.base);
+        Ok(Some(Resolved { frame, attributes: entry.attributes(), fill }))
     }
 
     /// Goes on, unless nothing is left before `high`.
@@ -116,6 +138,19 @@ impl PendingMiss for SegmentMiss {
     }
 }
 
+/// Reads the number of a list's entries.
+fn read_count<M: PhysMemory + ?Sized>(
+    memory: &M,
+    list: SegmentList,
+) -> Result<u64, TranslationFault> {
+    let at = list.count();
+    let count = memory.read_u64(at).map_err(|error| TranslationFault::Bus { level: 0, error })?;
+    if count > ENTRIES_MAX {
+        return Err(TranslationFault::Reserved { level: 0, at, descriptor: count });
+    }
+    Ok(count)
+}
+
 /// The segment registers of one accelerator.
 ///
 /// Invariants: each register holds an extent that the list has had since the last invalidation;
@@ -140,6 +175,35 @@ impl SegmentRegisters {
         }
         let registers = Tlb::new(Geometry::fully_associative(registers), swath_arch::Order::BASE)?;
         Ok(Self { list, registers, entries: None, walk_stats: WalkStats::default() })
+    }
+
+    /// Loads the list's first entries, up to as many as there are registers, in place of what these hold, as
+    /// a driver does that starts the accelerator; returns their number. O(registers).
+    ///
+    /// # Errors
+    /// The [`TranslationFault`] of the first entry that cannot be read or has no pages; all registers are
+    /// empty then.
+    pub fn load<M: PhysMemory + ?Sized>(&mut self, memory: &M) -> Result<u64, TranslationFault> {
+        self.invalidate_all();
+        let loaded = self.load_into_empty(memory);
+        if loaded.is_err() {
+            self.invalidate_all();
+        }
+        loaded
+    }
+
+    fn load_into_empty<M: PhysMemory + ?Sized>(
+        &mut self,
+        memory: &M,
+    ) -> Result<u64, TranslationFault> {
+        let count = read_count(memory, self.list)?;
+        self.entries = (count > 0).then_some(count);
+        let loaded = count.min(self.registers.geometry().ways.into());
+        for index in 0..loaded {
+            let entry = ListEntry::read(memory, self.list.entry(index))?;
+            self.registers.fill(&entry.fill(Vpn::new(entry.base))?);
+        }
+        Ok(loaded)
     }
 
     /// Translates `addr`, reading the list if no register has it.

@@ -2,8 +2,7 @@
  * A plugin of QEMU's user mode (TCG plugin interface, version 1): writes what a 32-bit program
  * does to its memory as lines of text, sampled, for `record.sh`.
  *
- * Arguments: out=FILE, base=HEX (QEMU's -B), burst=N, every=N, limit=N (the program is ended after as
- * many accesses, 0: never). The first N accesses of every M are
+ * Arguments: out=FILE, base=HEX (QEMU's -B), burst=N, every=N. The first N accesses of every M are
  * written whole; in between what can fault: each page's first access and first write since it was
  * mapped. Lines, all numbers hexadecimal:
  *   F|R|W address length    fetch, load, store
@@ -44,7 +43,7 @@ bool qemu_plugin_mem_is_store(mem_info);
 enum { TOUCHED = 1, WRITTEN = 2 };
 
 static FILE *out;
-static uint64_t base, burst, every, limit, seen, phase, skipped;
+static uint64_t base, burst, every, seen, phase, skipped;
 static uint8_t pages[PAGES];
 static uint32_t break_page;
 static uint64_t call[7];
@@ -96,11 +95,6 @@ static void access_at(char kind, uint64_t addr, unsigned length) {
     uint32_t page = (uint32_t)addr >> 12, last = (uint32_t)(addr + length - 1) >> 12;
     bool first = (pages[page] & need) != need || (pages[last] & need) != need;
     bool whole = phase < burst;
-    if (limit && seen == limit) {
-        tell_skipped();
-        fclose(out);
-        _exit(0);
-    }
     seen++;
     if (++phase == every) phase = 0;
     if (!first && !whole) {
@@ -205,7 +199,6 @@ int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv) {
         else if (!strcmp(argv[i], "base")) base = strtoull(value, NULL, 16);
         else if (!strcmp(argv[i], "burst")) burst = strtoull(value, NULL, 10);
         else if (!strcmp(argv[i], "every")) every = strtoull(value, NULL, 10);
-        else if (!strcmp(argv[i], "limit")) limit = strtoull(value, NULL, 10);
         else return -1;
     }
     if (!out || !every) return -1;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Records 32-bit ARM compilers at work, as Debian 12 packages them for armhf: writes *.swtrace into
-# the current directory. It takes some minutes.
+# the current directory. It takes half an hour.
 # Usage: sh record.sh ZSTD
 # ZSTD is the folder `zstd/lib` of the crate zstd-sys 2.1.3+zstd.1.5.7. Wants qemu-user, clang-14 (for its
 # headers), a C compiler, and apt with the architecture armhf (dpkg --add-architecture armhf).
@@ -29,36 +29,34 @@ clang="$root/usr/lib/llvm-14/bin/clang"
 as="$root/usr/bin/arm-linux-gnueabihf-as"
 ld="$root/usr/bin/arm-linux-gnueabihf-ld.bfd"
 
-# record NAME EVERY LIMIT PROGRAM ARGUMENT…: 50,000 of every EVERY accesses, LIMIT accesses at most.
+# record NAME EVERY PROGRAM ARGUMENT…: 50,000 of every EVERY accesses.
 record() {
-    name=$1 every=$2 limit=$3
-    shift 3
+    name=$1 every=$2
+    shift 2
     qemu-arm -cpu cortex-a15 -L "$root" -E "LD_LIBRARY_PATH=$libraries" -B 0x100000000 \
-        -plugin "file=$room/record.so,out=$room/log,base=100000000,burst=50000,every=$every,limit=$limit" "$@"
+        -plugin "file=$room/record.so,out=$room/log,base=100000000,burst=50000,every=$every" "$@"
     "$access_log" "${1##*/}" 50000 "$every" < "$room/log" > "$name.swtrace"
     rm "$room/log"
 }
 compile_gcc() {
-    record "$1" "$2" "$4" "$gcc" -quiet -O -march=armv7-a -mfpu=vfpv3-d16 -mfloat-abi=hard -nostdinc -isystem /usr/lib/gcc/x86_64-linux-gnu/12/include $headers \
+    record "$1" "$2" "$gcc" -quiet -O -march=armv7-a -mfpu=vfpv3-d16 -mfloat-abi=hard -nostdinc -isystem /usr/lib/gcc/x86_64-linux-gnu/12/include $headers \
         -I"$zstd" "$zstd/$3" -o "$room/$1.s"
 }
 compile_clang() {
-    record "$1" "$2" "$4" "$clang" --target=armv7-linux-gnueabihf -O -nostdinc \
+    record "$1" "$2" "$clang" --target=armv7-linux-gnueabihf -O -nostdinc \
         -isystem /usr/lib/llvm-14/lib/clang/14.0.6/include $headers -I"$zstd" -c "$zstd/$3" -o "$room/$1.o"
 }
 
-# One source of 7,843 lines, cut off where some functions are compiled.
-compile_gcc gcc 100000000 compress/zstd_compress.c 4700000000
-compile_clang clang 100000000 compress/zstd_compress.c 4700000000
-
-# A build of three sources: each compiled (by GCC: and assembled), then linked.
+# A build of three of zstd's sources, drawn in proportion to their lines: those in which a sixth, a half and
+# five sixths of all lines lie, from common/ to dictBuilder/ by name. Each is compiled (by GCC: and assembled), then
+# they are linked.
 n=0
-for source in common/zstd_common.c common/entropy_common.c compress/hist.c; do
+for source in compress/zstd_compress.c compress/zstd_lazy.c decompress/zstd_decompress_block.c; do
     n=$((n + 1))
-    compile_gcc "gcc-build-$n" 20000000 $source 0
-    record "gcc-build-$n-as" 2000000 0 "$as" -o "$room/gcc-build-$n.o" "$room/gcc-build-$n.s"
-    compile_clang "clang-build-$n" 20000000 $source 0
+    compile_gcc "gcc-build-$n" 400000000 $source
+    record "gcc-build-$n-as" 4000000 "$as" -o "$room/gcc-build-$n.o" "$room/gcc-build-$n.s"
+    compile_clang "clang-build-$n" 400000000 $source
 done
 for compiler in gcc clang; do
-    record "$compiler-build-ld" 2000000 0 "$ld" -r -o "$room/all.o" "$room/$compiler"-build-[123].o
+    record "$compiler-build-ld" 2000000 "$ld" -r -o "$room/all.o" "$room/$compiler"-build-[123].o
 done

@@ -24,11 +24,7 @@ macro_rules! compiler {
     };
 }
 
-/// The recordings of [`Trace::compiler`].
-const GCC: Shipped = compiler!("gcc");
-const CLANG: Shipped = compiler!("clang");
-
-/// Those of [`Trace::build`].
+/// The recordings of [`Trace::build`], of which the first is that of [`Trace::compiler`].
 const GCC_BUILD: [Shipped; 7] = [
     compiler!("gcc-build-1"),
     compiler!("gcc-build-1-as"),
@@ -179,13 +175,13 @@ impl Trace {
     /// The shipped run of a compiler on a source of 7,843 lines, with its mappings.
     pub const fn compiler(compiler: Compiler) -> Self {
         let recording = match compiler {
-            Compiler::Gcc => GCC,
-            Compiler::Clang => CLANG,
+            Compiler::Gcc => GCC_BUILD[0],
+            Compiler::Clang => CLANG_BUILD[0],
         };
         Self { recording: Recording::Shipped(recording) }
     }
 
-    /// The shipped runs of a build of three sources: each compiled, and all linked.
+    /// The shipped runs of a build of three sources, of which that is the first: each compiled, and all linked.
     pub fn build(compiler: Compiler) -> Vec<Self> {
         let programs: &[Shipped] = match compiler {
             Compiler::Gcc => &GCC_BUILD,

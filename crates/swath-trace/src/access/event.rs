@@ -228,6 +228,12 @@ impl Sampling {
         }
         Some(Self { burst_accesses, period_accesses })
     }
+
+    /// Returns how many times as much a burst stands for: the bursts that a period has room for, 1 or more.
+    #[must_use]
+    pub const fn weight(self) -> u64 {
+        self.period_accesses / self.burst_accesses
+    }
 }
 
 /// Facts that a trace states before its first access.

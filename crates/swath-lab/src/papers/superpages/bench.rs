@@ -349,7 +349,7 @@ impl Bench<'_> {
         let tlb = u32::try_from(machine.translation.l2.entries()).unwrap_or(Geometry::ENTRIES_MAX);
         let (source, mut random) = self.blocks(block_frames, seed);
         if let Some(design) = coalescing.get(design) {
-            let listed = gups.steps()?.skip_while(|step| step.action != Action::Begin);
+            let listed = gups.steps()?.skip_while(|step| step.action != Action::BEGIN);
             let listed = listed.filter_map(|step| match step.action {
                 Action::Access { addr, .. } => Some(addr),
                 _ => None,
@@ -381,7 +381,7 @@ fn release() -> impl Iterator<Item = Step> {
     let unmap = Action::Memory(TraceEvent::Unmap { pages });
     std::iter::once(map(pages))
         .chain((0..PAGES).map(|page| word(page, AccessKind::Write)))
-        .chain([Action::Begin, unmap, Action::End, Action::Exit])
+        .chain([Action::BEGIN, unmap, Action::End, Action::Exit])
         .map(|action| Step { process: 0, action })
 }
 
@@ -413,7 +413,7 @@ fn first_writes() -> impl Iterator<Item = Step> {
     // An odd stride meets each page once.
     std::iter::once(map(PageRange::new(BASE.page(), PAGES)))
         .chain((0..PAGES).map(|page| word(page, AccessKind::Read)))
-        .chain([Action::Begin])
+        .chain([Action::BEGIN])
         .chain((0..PAGES).map(|i| word(i * 389 % PAGES, AccessKind::Write)))
         .chain([Action::End, Action::Exit])
         .map(|action| Step { process: 0, action })
@@ -422,7 +422,7 @@ fn first_writes() -> impl Iterator<Item = Step> {
 /// Every fourth page of a table is written.
 fn sparse(pages: u64) -> impl Iterator<Item = Step> {
     std::iter::once(map(PageRange::new(BASE.page(), pages)))
-        .chain([Action::Begin])
+        .chain([Action::BEGIN])
         .chain((0..pages).step_by(4).map(|page| word(page, AccessKind::Write)))
         .chain([Action::End, Action::Exit])
         .map(|action| Step { process: 0, action })

@@ -153,7 +153,7 @@ impl Gups {
         });
         let start = std::iter::once(anonymous(pages))
             .chain(fill(table, pages.count))
-            .chain([Action::Begin]);
+            .chain([Action::BEGIN]);
         Ok(single(start.chain(accesses).chain([Action::End, Action::Exit])))
     }
 }
@@ -226,7 +226,7 @@ impl Sweep {
                 (0..words).map(move |i| word(start, i * stride_bytes, word_bytes, kind, cycles));
             again.chain(pass)
         });
-        let begin = std::iter::once(mapping).chain(touched).chain([Action::Begin]);
+        let begin = std::iter::once(mapping).chain(touched).chain([Action::BEGIN]);
         Ok(single(begin.chain(passes).chain([Action::End, Action::Exit])))
     }
 }
@@ -296,7 +296,7 @@ impl Copy {
             .into_iter()
             .chain(fill(source, from.count))
             .chain(fill(destination, to.count))
-            .chain([Action::Begin]);
+            .chain([Action::BEGIN]);
         Ok(single(begin.chain(copied).chain([Action::End, Action::Exit])))
     }
 }
@@ -372,7 +372,7 @@ impl RandomLatency {
             }
         });
         let begin =
-            std::iter::once(anonymous(pages)).chain(fill(start, count)).chain([Action::Begin]);
+            std::iter::once(anonymous(pages)).chain(fill(start, count)).chain([Action::BEGIN]);
         Ok(single(begin.chain(loads).chain([Action::End, Action::Exit])))
     }
 }
@@ -448,7 +448,7 @@ impl Forkbomb {
             (1..processes).rev().map(|child| Step { process: child as u32, action: Action::Exit });
         let begin = std::iter::once(anonymous(pages))
             .chain(fill(data, data_pages))
-            .chain([Action::Begin])
+            .chain([Action::BEGIN])
             .map(first);
         Ok(begin.chain(born).chain(exits).chain([first(Action::End), first(Action::Exit)]))
     }
@@ -510,7 +510,7 @@ impl Threads {
         let exits = (1..threads).map(|process| Step { process, action: Action::Exit });
         Ok(std::iter::once(first(anonymous(pages)))
             .chain(others)
-            .chain([first(Action::Begin)])
+            .chain([first(Action::BEGIN)])
             .chain(filled)
             .chain(changed)
             .chain([first(Action::End)])
@@ -608,7 +608,7 @@ impl MissLoop {
         });
         let filled = if touch_first { count } else { 0 };
         let begin =
-            std::iter::once(anonymous(pages)).chain(fill(start, filled)).chain([Action::Begin]);
+            std::iter::once(anonymous(pages)).chain(fill(start, filled)).chain([Action::BEGIN]);
         Ok(single(begin.chain(passes).chain([Action::End, Action::Exit])))
     }
 }

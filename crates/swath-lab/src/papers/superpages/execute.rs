@@ -1,7 +1,6 @@
 //! Programs on the kernel: every step of theirs made, what is measured added up.
 
 use std::collections::HashMap;
-use std::ops::AddAssign;
 
 use foldhash::fast::FixedState;
 use swath_arch::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Format, PageRange, VirtAddr, Vpn};
@@ -45,22 +44,28 @@ pub struct Cost {
     pub total: KernelStats,
 }
 
-impl AddAssign<KernelStats> for Cost {
-    fn add_assign(&mut self, stats: KernelStats) {
+impl Cost {
+    /// Adds what stands for `weight` times as much.
+    fn add(&mut self, stats: KernelStats, weight: u64) {
         let core = stats.processor;
-        self.accesses += core.reads + core.writes;
-        self.cycles += core.cycles;
-        self.kernel_cycles += stats.kernel_cycles;
-        self.walks += core.walks;
-        self.walk_cycles += core.walk_cycles;
-        self.row_conflicts += core.row_conflicts;
-        self.faults += stats.faults;
-        self.copies += stats.copies;
-        self.cleaned += stats.cleaned;
-        self.ticks += stats.ticks;
-        self.shootdowns.flushes += stats.shootdowns.flushes;
-        self.shootdowns.remote += stats.shootdowns.remote;
-        self.shootdowns.remote_tlbs += stats.shootdowns.remote_tlbs;
+        let sums = [
+            (&mut self.accesses, core.reads + core.writes),
+            (&mut self.cycles, core.cycles),
+            (&mut self.kernel_cycles, stats.kernel_cycles),
+            (&mut self.walks, core.walks),
+            (&mut self.walk_cycles, core.walk_cycles),
+            (&mut self.row_conflicts, core.row_conflicts),
+            (&mut self.faults, stats.faults),
+            (&mut self.copies, stats.copies),
+            (&mut self.cleaned, stats.cleaned),
+            (&mut self.ticks, stats.ticks),
+            (&mut self.shootdowns.flushes, stats.shootdowns.flushes),
+            (&mut self.shootdowns.remote, stats.shootdowns.remote),
+            (&mut self.shootdowns.remote_tlbs, stats.shootdowns.remote_tlbs),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more.saturating_mul(weight));
+        }
         self.reserved_frames = stats.reserved_frames;
         self.table_frames_max = self.table_frames_max.max(stats.table_frames_max);
         self.total = stats;
@@ -99,7 +104,7 @@ pub fn execute<T: Translate, E: std::fmt::Display>(
     };
     runners.insert(0, start(kernel.spawn()?, false));
     let mut cost = Cost::default();
-    let mut measuring = false;
+    let mut measured = None;
     for step in steps {
         let step = step.map_err(|error| KernelError::Machine(error.to_string()))?;
         let Runner { id, processor, is_thread } = *runners
@@ -132,15 +137,14 @@ pub fn execute<T: Translate, E: std::fmt::Display>(
                 }
                 runners.remove(&step.process);
             }
-            Action::Begin => {
+            Action::Begin { weight } => {
                 kernel.reset_stats();
-                measuring = true;
+                measured = Some(weight);
             }
             Action::End => {
-                if measuring {
-                    cost += kernel.stats()?;
+                if let Some(weight) = measured.take() {
+                    cost.add(kernel.stats()?, weight);
                 }
-                measuring = false;
             }
         }
     }

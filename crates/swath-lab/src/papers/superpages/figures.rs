@@ -112,8 +112,9 @@ impl Drawing<'_> {
         );
         notes.push(
             "The compilers are GCC 12 and Clang 14 for 32-bit ARM, each on a source of 7,843 lines, and in a \
-             build of three sources with assembler and linker, sampled in bursts whose first quarter \
-             warms up caches and TLBs. The talk's world build runs its own, older ones thousands of \
+             build of three sources (that and two of 2,200 lines, drawn in proportion to their lines) with \
+             assembler and linker, sampled in bursts, each of which stands for its period, and whose first \
+             quarter warms up caches and TLBs. The talk's world build runs its own, older ones thousands of \
              times, beside other programs and a disc. Files are in memory before they are mapped, and \
              lie so that their superpages align: FreeBSD's run-time linker maps libraries so, and a \
              program that is linked to a multiple of a superpage; where the talk's system linked its \

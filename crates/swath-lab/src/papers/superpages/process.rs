@@ -58,10 +58,18 @@ pub enum Action {
     },
     /// The process ends, and all that it has mapped is given back; or the thread ends.
     Exit,
-    /// Here begins what the benchmark measures.
-    Begin,
+    /// Here begins what the benchmark measures, which stands for `weight` times as much.
+    Begin {
+        /// 1 if all is measured.
+        weight: u64,
+    },
     /// Here it ends.
     End,
+}
+
+impl Action {
+    /// Here begins what stands for itself.
+    pub const BEGIN: Self = Self::Begin { weight: 1 };
 }
 
 /// A recorded program as process 0: its accesses, one after the other, with
@@ -71,7 +79,7 @@ pub enum Action {
 ///
 /// What is measured ([`Action::Begin`] to [`Action::End`]) is each burst of a
 /// sampled recording but for its first quarter, in which caches and TLBs warm up, and all of a
-/// whole one. [`TraceEvent::Skip`] stands where accesses were left out. Memory: the recording's buffers.
+/// whole one. A burst stands for its period. [`TraceEvent::Skip`] stands where accesses were left out. Memory: the recording's buffers.
 pub fn replay(
     trace: TraceReader,
     access_cycles: u32,
@@ -83,6 +91,7 @@ pub fn replay(
         access_cycles,
         position: 0,
         measuring: false,
+        weight: sampling.map_or(1, Sampling::weight),
         child: 0,
         ready: VecDeque::with_capacity(4),
         ended: false,
@@ -121,6 +130,8 @@ struct Replay {
     /// Accesses of the run so far, left out or not.
     position: u64,
     measuring: bool,
+    /// Bursts that a period has room for; 1 if all accesses were recorded.
+    weight: u64,
     /// The last child.
     child: u32,
     /// Steps that come first.
@@ -132,7 +143,7 @@ impl Replay {
     fn measure(&mut self, on: bool) {
         if self.measuring != on {
             self.measuring = on;
-            let action = if on { Action::Begin } else { Action::End };
+            let action = if on { Action::Begin { weight: self.weight } } else { Action::End };
             self.ready.push_back(Step { process: 0, action });
         }
     }

@@ -4,7 +4,7 @@ use rand::RngExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{BASE_PAGE_BYTES, Extent, Order, PageRange, VirtAddr, Vpn};
-use swath_frame::segment::SegmentRequest;
+use swath_frame::segment::{AreaSpace, Segment, SegmentRequest};
 use swath_hw::{TRANSACTION_BYTES, Transaction};
 
 use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES};
@@ -44,24 +44,39 @@ pub(crate) struct Placed {
     pub(crate) segments: Vec<PageRange>,
     /// The extents behind them, each with its first page.
     pub(crate) extents: Vec<(Vpn, Extent)>,
+    /// The areas of the machine, each with its first page: the accelerator's whole space.
+    pub(crate) areas: Vec<(Vpn, Extent)>,
 }
 
 /// Allocates so many segments one after the other, as CLMalloc does.
 pub(crate) fn place(machine: &AreasPlan, mib: u64, count: u64) -> Result<Placed, String> {
     Candidate::PreAllocated.with(machine, Order::BASE, |allocator| {
-        let mut placed = Placed { segments: Vec::new(), extents: Vec::new() };
+        let mut segments = Vec::new();
         for _ in 0..count {
             let segment = allocator.allocate(&SegmentRequest::new(mib * MIB_FRAMES));
-            let segment = segment.map_err(|error| error.to_string())?;
-            let mut page = Vpn::new(segment.start);
-            placed.segments.push(PageRange::new(page, segment.count));
-            for extent in allocator.space().extents(segment) {
-                placed.extents.push((page, extent));
-                page += extent.count;
-            }
+            segments.push(segment.map_err(|error| error.to_string())?);
         }
-        Ok(placed)
+        let space = allocator.space();
+        let whole = Segment::new(0, space.total_frames());
+        Ok(Placed {
+            extents: segments.iter().flat_map(|&segment| behind(space, segment)).collect(),
+            areas: behind(space, whole).collect(),
+            segments: segments
+                .iter()
+                .map(|segment| PageRange::new(Vpn::new(segment.start), segment.count))
+                .collect(),
+        })
     })?
+}
+
+/// The extents behind a segment, each with its first page.
+fn behind(space: AreaSpace<'_>, segment: Segment) -> impl Iterator<Item = (Vpn, Extent)> {
+    let mut next = Vpn::new(segment.start);
+    space.extents(segment).map(move |extent| {
+        let page = next;
+        next += extent.count;
+        (page, extent)
+    })
 }
 
 /// The requests of one accelerator.
@@ -112,6 +127,13 @@ mod tests {
         let counts: Vec<u64> =
             placed.extents.iter().map(|(_, extent)| extent.count / 256).collect();
         assert_eq!(counts, [4, 1, 3, 2, 2, 3]);
+        // Four areas of 4 MiB, one behind the other in the accelerator's space.
+        let areas: Vec<[u64; 3]> = placed
+            .areas
+            .iter()
+            .map(|(page, extent)| [page.raw(), extent.start.raw(), extent.count].map(|n| n / 256))
+            .collect();
+        assert_eq!(areas, [[0, 0, 4], [4, 6, 4], [8, 12, 4], [12, 18, 4]]);
         assert!(place(&machine, 5, 4).is_err());
         for load in [Load::Sequential, Load::Column, Load::Copy, Load::Random] {
             let requests = transactions(load, &placed.segments, 5000, &mut random(1, 0));

@@ -1,7 +1,7 @@
 //! One accelerator, its way of translation, and the memory behind: all ways get the same requests, and
 //! the data lie in the same frames.
 
-use swath_arch::{BASE_PAGE_BYTES, Format, PageRange, SegmentList, SliceMemory};
+use swath_arch::{BASE_PAGE_BYTES, Extent, Format, PageRange, SegmentList, SliceMemory, Vpn};
 use swath_hw::{
     Mmu, SegmentRegisters, System, SystemConfig, SystemStats, Transaction, Translate, WalkOrder,
 };
@@ -11,7 +11,7 @@ use crate::papers::clmalloc::translation::load::Placed;
 use crate::papers::page_buddy::design::Scheme;
 use crate::papers::page_buddy::setting::ContiguityBits;
 use crate::papers::page_buddy::translation::{
-    Hardware, Mapped, MeasureError, Program, table_extent, with_blocks,
+    Hardware, Mapped, MeasureError, Program, room_below, table_extent, with_blocks,
 };
 use crate::study::grid::{Metrics, metrics};
 
@@ -21,7 +21,9 @@ const CONTIGUITY_BITS: u8 = 16;
 /// A way of translation with its number of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
-    /// Base, bound and target of so many extents.
+    /// Base, bound and target of each of the machine's areas.
+    Map,
+    /// Base, bound and target of so many of the segments' extents.
     Registers(u32),
     /// An IOMMU whose TLB has so many entries, each for what the scheme tells as one.
     Iommu(Scheme, u32),
@@ -30,6 +32,7 @@ pub(crate) enum Way {
 impl Way {
     pub(crate) fn name(self) -> String {
         match self {
+            Self::Map => "segment map".to_owned(),
             Self::Registers(1) => "1 segment register".to_owned(),
             Self::Registers(count) => format!("{count} segment registers"),
             Self::Iommu(Scheme::Trad, _) => "TRAD".to_owned(),
@@ -52,20 +55,17 @@ impl Way {
         let frames = config.dram.len_bytes() / BASE_PAGE_BYTES;
         let program = Program { requests: placed.segments.clone(), masters: Vec::new() };
         let stats = match self {
+            Self::Map => with_list(frames, &program, &placed.areas, |list, memory| {
+                let count = u32::try_from(placed.areas.len()).map_err(failed)?;
+                let mut unit = SegmentRegisters::new(list, count).map_err(failed)?;
+                unit.load(memory).map_err(failed)?;
+                run(&config, unit, requests, memory)
+            })?,
             Self::Registers(count) => {
-                let tables = table_extent(frames, &program.requests);
-                let mut words = vec![0; tables.count as usize * 512];
-                let memory = SliceMemory::new(tables.start, &mut words);
-                let list = SegmentList { root: tables.start.address() };
-                let entries = placed.extents.iter().map(|&(page, extent)| SegmentEntry {
-                    pages: PageRange::new(page, extent.count),
-                    first: extent.start,
-                    writable: true,
-                });
-                write_segment_list(&memory, list.root, &entries.collect::<Vec<_>>())
-                    .map_err(|error| MeasureError::Map(error.to_string()))?;
-                let unit = SegmentRegisters::new(list, count).map_err(failed)?;
-                run(&config, unit, requests, &memory)?
+                with_list(frames, &program, &placed.extents, |list, memory| {
+                    let unit = SegmentRegisters::new(list, count).map_err(failed)?;
+                    run(&config, unit, requests, memory)
+                })?
             }
             Self::Iommu(scheme, entries) => {
                 let bits = ContiguityBits::Ideal(CONTIGUITY_BITS);
@@ -85,6 +85,28 @@ impl Way {
             ("walking", master.walk_cycles as f64 / master.cycles().max(1) as f64),
         ]))
     }
+}
+
+/// Calls `run` with a list of extents, each with its first page, and the memory that the list is in.
+fn with_list<T>(
+    frames: u64,
+    program: &Program,
+    extents: &[(Vpn, Extent)],
+    run: impl FnOnce(SegmentList, &SliceMemory<'_>) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    let tables = table_extent(frames, &program.requests);
+    room_below(tables, extents)?;
+    let mut words = vec![0; tables.count as usize * 512];
+    let memory = SliceMemory::new(tables.start, &mut words);
+    let list = SegmentList { root: tables.start.address() };
+    let entries = extents.iter().map(|&(page, extent)| SegmentEntry {
+        pages: PageRange::new(page, extent.count),
+        first: extent.start,
+        writable: true,
+    });
+    write_segment_list(&memory, list.root, &entries.collect::<Vec<_>>())
+        .map_err(|error| MeasureError::Map(error.to_string()))?;
+    run(list, &memory)
 }
 
 fn failed(error: impl std::fmt::Display) -> MeasureError {
