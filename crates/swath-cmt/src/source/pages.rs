@@ -364,6 +364,11 @@ impl ArenaPages {
             self.publish(chunk, count, Chunk::Reserved);
             return None;
         };
+        if advised && !whole && !populate {
+            // Threads that share a chunk would each have a huge page zeroed at its first touch, of which one stays.
+            // SAFETY: as above, of pages that hold nothing yet.
+            unsafe { at.write_volatile(0) };
+        }
         self.publish(chunk, count, if advised { Chunk::Advised } else { Chunk::Small });
         if populate {
             // A page that is missing now is tried again at the first touch.
