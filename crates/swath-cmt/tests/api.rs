@@ -7,7 +7,8 @@ use std::ptr::NonNull;
 
 use swath_arch::testing::Random;
 use swath_cmt::{
-    Cmt, ExtentsError, OnError, OptionError, Options, OutOfMemory, PhysicalUnknown, Populate, Purge,
+    Cmt, ExtentsError, Hugetlb, OnError, OptionError, Options, OutOfMemory, PhysicalUnknown,
+    Populate, Purge,
 };
 
 use crate::alone::alone;
@@ -174,6 +175,44 @@ fn safe_calls_with_anything_are_refused() {
         swath_cmt::purge(which);
     }
     assert!(swath_cmt::begin_with(Options::default()).is_err(), "it has begun");
+}
+
+/// A process that grows gets the huge page of a chunk before all of it is used, the more so the more it has: the first at
+/// seven eighths, the fourth at half.
+#[test]
+fn a_growing_process_gets_its_huge_pages_early() {
+    alone("a_growing_process_gets_its_huge_pages_early", || {
+        const MIB: u64 = 1 << 20;
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            return println!("skipped: a kernel without transparent huge pages");
+        }
+        let options = Options { hugetlb: Hugetlb::Never, ..Options::default() };
+        swath_cmt::begin_with(options).expect("a pool");
+        let stats = || swath_cmt::stats();
+        // Until so much is held, and then until the next superblock.
+        let fill = |held: u64| {
+            while stats().held_bytes < held {
+                Block::fill(swath_cmt::allocate(1000).expect("memory"), 1000, 1);
+            }
+        };
+        fill(MIB * 3 / 2);
+        assert_eq!(
+            (stats().thp_bytes, stats().small_bytes),
+            (0, 2 * MIB),
+            "the first by three quarters"
+        );
+        for (held, thp, small) in [(4, 2, 2), (6, 4, 2), (8, 6, 2)] {
+            fill(held * MIB - MIB * 3 / 2);
+            let has = (stats().thp_bytes, stats().small_bytes);
+            assert_eq!(has, (thp * MIB, small * MIB), "{held} MiB less one and a half");
+        }
+        fill(7 * MIB + MIB / 2);
+        assert_eq!(
+            (stats().thp_bytes, stats().small_bytes),
+            (8 * MIB, 0),
+            "the last by three quarters"
+        );
+    });
 }
 
 /// With two heaps, ten threads that all hold blocks are served, by the one that they share.

@@ -33,8 +33,15 @@ const ORDER_POOLED_MAX: usize = 64;
 const PURGE_CHUNKS: usize = 32;
 
 /// A process that uses no more chunks than these gets the pages of a chunk as it uses them, and a huge page
-/// once most of them are there.
+/// once enough of them are there.
 const SMALL_CHUNKS: u64 = 4;
+
+/// Bytes of a huge page that may be without use when it comes, in a process of so many chunks: an eighth of their memory,
+/// but no more than half of the page. Who waits until it is full has paid for as many faults, and the last chunk of a
+/// process never is.
+fn unused_max(chunks: u64) -> usize {
+    CHUNK_BYTES / 8 * chunks.clamp(1, SMALL_CHUNKS) as usize
+}
 
 /// Units that are made usable at once then.
 const PIECE_UNITS: u32 = 4;
@@ -256,16 +263,17 @@ impl ArenaPages {
         self.unguard(start + from, to - from)
     }
 
-    /// Gives a chunk in pieces a huge page if most of it is there: an eighth may be lost by it. O(p) for p
-    /// pages of a chunk.
-    fn make_huge_if_full(&self, chunk: usize) {
-        let guarded = self.guarded[chunk].load(Relaxed).count_ones();
-        if self.guards || !self.thp || guarded > CHUNK_UNITS / 8 || !self.is(chunk, Chunk::Pieces) {
+    /// Gives a chunk in pieces a huge page if [enough](unused_max) of it is there. O(p) for p pages of a chunk.
+    fn make_huge_if_used(&self, chunk: usize) {
+        let unused_max = unused_max(self.usable.load(Relaxed));
+        let guarded_bytes = self.guarded[chunk].load(Relaxed).count_ones() as usize * UNIT_BYTES;
+        if self.guards || !self.thp || guarded_bytes > unused_max || !self.is(chunk, Chunk::Pieces)
+        {
             return;
         }
         let at = self.address(chunk);
         // SAFETY: a chunk of the arena.
-        if unsafe { resident(at) } < CHUNK_BYTES / 8 * 7 {
+        if unsafe { resident(at) } + unused_max < CHUNK_BYTES {
             return;
         }
         let change = |from: Chunk, to: Chunk| {
@@ -303,10 +311,11 @@ impl ArenaPages {
         }
     }
 
-    /// Makes some of `count` reserved chunks from `chunk` on usable, populates them if told to, and
-    /// returns their number: 0 if another thread is about the first, or it is in pieces, as it may be if it
-    /// is not wanted `whole`; `None` if it could not.
-    fn prepare(&self, chunk: usize, count: usize, whole: bool, populate: bool) -> Option<usize> {
+    /// Makes some of `count` reserved chunks from `chunk` on usable, in which so many units are wanted, populates them if
+    /// told to, and returns their number: 0 if another thread is about the first, or it is in pieces, as it may be if no
+    /// whole chunk is wanted; `None` if it could not.
+    fn prepare(&self, chunk: usize, count: usize, units: u32, populate: bool) -> Option<usize> {
+        let (whole, is_short) = (units >= CHUNK_UNITS, units <= PIECE_UNITS);
         let at = self.address(chunk);
         if !self.may_have(count) {
             return None;
@@ -346,7 +355,7 @@ impl ArenaPages {
         }
         // Those before are as full as they will be for now.
         (chunk.saturating_sub(SMALL_CHUNKS as usize)..chunk)
-            .for_each(|before| self.make_huge_if_full(before));
+            .for_each(|before| self.make_huge_if_used(before));
         if !whole && self.usable.load(Relaxed) < SMALL_CHUNKS {
             if self.claim(chunk, 1, Chunk::Reserved) == 1 {
                 self.guarded[chunk].store(u32::MAX, Relaxed);
@@ -364,6 +373,11 @@ impl ArenaPages {
             self.publish(chunk, count, Chunk::Reserved);
             return None;
         };
+        if advised && is_short {
+            // Threads that share a chunk would each have a huge page zeroed at its first touch, of which one stays.
+            // SAFETY: as above, of pages that hold nothing yet.
+            unsafe { at.write_volatile(0) };
+        }
         self.publish(chunk, count, if advised { Chunk::Advised } else { Chunk::Small });
         if populate {
             // A page that is missing now is tried again at the first touch.
@@ -460,7 +474,6 @@ impl MakeUsable for ArenaPages {
     }
 
     fn make_usable(&self, first: u32, units: u32) -> bool {
-        let whole = units >= CHUNK_UNITS;
         let populate = units > CHUNK_UNITS
             && match self.populate {
                 Populate::Never => false,
@@ -480,12 +493,12 @@ impl MakeUsable for ArenaPages {
                     }
                     // Else it is as full as it was when it was looked at, or will be looked at with the next chunk.
                     if self.guarded[at].load(Relaxed) != guarded {
-                        self.make_huge_if_full(at);
+                        self.make_huge_if_used(at);
                     }
                     at += 1;
                 }
                 0 => at += usize::from(!self.is(at, Chunk::Reserved)),
-                count => match self.prepare(at, count, whole, populate) {
+                count => match self.prepare(at, count, units, populate) {
                     Some(prepared) => at += prepared,
                     None => return false,
                 },

@@ -12,6 +12,8 @@
 //! the lowest, so that an empty cache needs no test of its own.
 
 use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -19,6 +21,7 @@ use crate::superblock::class::{
     CLASSES, GRANULE_SHIFT, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, class_of,
 };
 use crate::superblock::owner::Owner;
+use crate::superblock::register::in_register;
 
 /// Entries of a class at most; few for the model checker.
 pub(crate) const ENTRIES_MAX: usize = if cfg!(loom) { 4 } else { 128 };
@@ -175,7 +178,10 @@ impl Caches {
     /// A top as an atomic word, though no other thread is here: so that a compiler neither narrows a load nor does it twice.
     #[inline(always)]
     fn top_word(&self, class: u8) -> &AtomicU32 {
-        let top = self.tops.get().cast::<u32>().wrapping_add(usize::from(class));
+        // The place of all is the constant, and what the class adds is in the register.
+        let base = ptr::from_ref(self).cast_mut().cast::<u32>();
+        let from = in_register(base.wrapping_add(usize::from(class)));
+        let top = from.wrapping_byte_add(offset_of!(Self, tops));
         // SAFETY: one of the tops, of this thread alone.
         unsafe { AtomicU32::from_ptr(top) }
     }

@@ -8,4 +8,5 @@ pub(crate) mod list;
 pub(crate) mod live;
 pub(crate) mod owner;
 pub(crate) mod record;
+pub(crate) mod register;
 pub(crate) mod returned;

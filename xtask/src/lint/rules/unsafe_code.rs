@@ -103,6 +103,7 @@ const MODULES: &[&str] = &[
     "crates/swath-pool/src/source/first_fit.rs",
     "crates/swath-pool/src/source/segment_source.rs",
     "crates/swath-pool/src/superblock/live.rs",
+    "crates/swath-pool/src/superblock/register.rs",
     "crates/swath-pool/tests/",
     "crates/swath-region/src/heap/allocator.rs",
     "crates/swath-region/src/heap/source.rs",
