@@ -391,7 +391,10 @@ impl Bench {
             // SAFETY: none of a block, which the pool finds out; no room is needed.
             let got = unsafe { cmt_extents(place, 0, 1, room, 0, &mut found) };
             let wrong = if at == 0 { SWATH_NULL } else { SWATH_FOREIGN };
-            assert_eq!(got, swath_result { status: wrong, at: at as u64 });
+            let none = swath_result { status: wrong, at: at as u64 };
+            // One of no bytes that waits in a quarantine has nothing to look at.
+            let empty = swath_result { status: SWATH_FOREIGN, at: 0 };
+            assert!(got == none || self.is_hardened && got == empty, "{got:?} of {at:#x}");
         }
     }
 
@@ -437,6 +440,11 @@ impl Bench {
     /// A write behind a block is found when it is freed or resized, and the block stays in use.
     fn overrun(&mut self) {
         let Some(block) = self.pick() else { return };
+        if block.len == 0 {
+            // It may have no byte of memory, where it is aligned to a unit and guarded.
+            self.blocks.insert(block.at, block);
+            return;
+        }
         let place = block.pointer().wrapping_add(block.len + self.random.index(CANARY_BYTES));
         // SAFETY: a byte of the canary, which is the block's.
         let byte = unsafe { place.read() };
