@@ -49,14 +49,19 @@ fn random_entries(random: &mut Random) -> Vec<Entry> {
         .collect()
 }
 
+/// Calls `test` with a list of random extents in memory, and a number of registers.
+fn with_random_list(seed: u64, test: impl FnOnce(&mut Random, &[Entry], u32, &SliceMemory<'_>)) {
+    let mut random = Random::new(seed);
+    let entries = random_entries(&mut random);
+    let registers = 1 + random.below(24) as u32;
+    with_list(&entries, |memory| test(&mut random, &entries, registers, memory));
+}
+
 #[test]
 fn every_answer_is_that_of_a_scan() {
     let (mut hits, mut faults) = (0, 0);
     for seed in 0..200 {
-        let mut random = Random::new(seed);
-        let entries = random_entries(&mut random);
-        let registers = 1 + random.below(24) as u32;
-        with_list(&entries, |memory| {
+        with_random_list(seed, |random, entries, registers, memory| {
             let mut unit = SegmentRegisters::new(LIST, registers).unwrap();
             let end = entries.last().map_or(10, |entry| entry[1] + 5);
             let mut loaded: Vec<u64> = Vec::new();
@@ -135,10 +140,7 @@ fn what_was_loaded_stays_until_it_is_invalidated() {
 #[test]
 fn registers_that_are_loaded_are_those_of_the_first_entries() {
     for seed in 0..100 {
-        let mut random = Random::new(seed);
-        let entries = random_entries(&mut random);
-        let registers = 1 + random.below(24) as u32;
-        with_list(&entries, |memory| {
+        with_random_list(seed, |random, entries, registers, memory| {
             let mut unit = SegmentRegisters::new(LIST, registers).unwrap();
             let loaded = unit.load(memory).unwrap();
             assert_eq!(loaded, (entries.len() as u64).min(registers.into()), "seed {seed}");

@@ -59,12 +59,11 @@ impl ListEntry {
 
     /// Returns what a register holds of it, if `page` is one of its pages.
     fn fill(&self, page: Vpn) -> Result<TlbFill, TranslationFault> {
+        // Of one that ends before it begins, the end has no number.
         let count = self.bound.wrapping_sub(self.base);
         let (pages, first) = (PageRange::new(Vpn::new(self.base), count), Pfn::new(self.target));
         let fill = TlbFill::new(EntryKind::Regular, page, pages, first, self.attributes());
-        let reserved =
-            TranslationFault::Reserved { level: 1, at: self.at, descriptor: self.target };
-        fill.filter(|_| self.base < self.bound).ok_or(reserved)
+        fill.ok_or(TranslationFault::Reserved { level: 1, at: self.at, descriptor: self.target })
     }
 }
 

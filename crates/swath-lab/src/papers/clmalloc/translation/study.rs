@@ -215,10 +215,18 @@ fn finding(plan: &TranslationPlan, found: &TranslationFound) -> String {
 }
 
 fn notes(plan: &TranslationPlan, run: &Run<'_>) -> Vec<String> {
-    let extents = plan.segments.iter().filter_map(|count| {
-        let placed = place(&plan.machine, plan.request_mib.get(), count.get()).ok()?;
-        Some(format!("{count} are {} extents", placed.extents.len()))
-    });
+    let placed: Vec<(u64, Placed)> = plan
+        .segments
+        .iter()
+        .map(|count| count.get())
+        .filter_map(|count| {
+            Some((count, place(&plan.machine, plan.request_mib.get(), count).ok()?))
+        })
+        .collect();
+    let extents = placed
+        .iter()
+        .map(|(count, placed)| format!("{count} are {} extents", placed.extents.len()));
+    let registers = placed.first().map_or(0, |(_, placed)| placed.areas.len());
     vec![
         format!(
             "One accelerator, {} requests of 64 bytes in a run, before the memory of Duong and Hur's \
@@ -230,13 +238,13 @@ fn notes(plan: &TranslationPlan, run: &Run<'_>) -> Vec<String> {
             extents.collect::<Vec<_>>().join(", "),
         ),
         format!(
-            "The segment map has a register for each of the {} areas: \"different memory bars are still \
+            "The segment map has {registers} registers, one for each area, or for several that lie side by \
+             side: \"different memory bars are still \
              continuous from the perspective of accelerators, and accelerators can access them through \
              the segment map\" (the paper, Section 4.1). The driver loads it when it starts the \
              accelerator, and no allocation changes it; but it shows the accelerator all of \
              memory, and protects nothing. Segment registers show it its own segments, a register for \
-             each extent.",
-            plan.machine.areas().count(),
+             each extent."
         ),
         format!(
             "An IOMMU has {} entries, fully associative, and ARMv7's tables of two levels; PCAD and \
