@@ -2,7 +2,7 @@
 # Records 32-bit ARM compilers at work, as Debian 12 packages them for armhf: writes *.swtrace into
 # the current directory. It takes half an hour.
 # Usage: sh record.sh ZSTD
-# ZSTD is the folder `zstd/lib` of the crate zstd-sys 2.1.3+zstd.1.5.7. Wants qemu-user, clang-14 (for its
+# ZSTD is the folder `zstd/lib` of the crate zstd-sys 2.1.2+zstd.1.5.7. Wants qemu-user, clang-14 (for its
 # headers), a C compiler, and apt with the architecture armhf (dpkg --add-architecture armhf).
 set -eu
 zstd=$1
