@@ -8,7 +8,8 @@ use swath_hw::dram::{Dram, DramConfig, DramRequest};
 use swath_hw::processor::{CacheConfig, presets};
 use swath_hw::processor::{ExceptionCause, ProcessorConfig, ProcessorConfigError, WalksFrom};
 use swath_hw::{
-    Cycle, Denied, Geometry, MemoryAccess, Mmu, OfferError, Processor, TranslationFault, WalkOrder,
+    Cycle, Denied, Geometry, MemoryAccess, Mmu, OfferError, Operation, Processor, TranslationFault,
+    WalkOrder,
 };
 
 const L1: Cycle = 4;
@@ -17,6 +18,7 @@ const L2: Cycle = 10;
 fn config() -> ProcessorConfig {
     ProcessorConfig {
         l1: CacheConfig { len_bytes: 1 << 10, ways: 2, line_bytes: 64 },
+        l1_instructions: None,
         l1_cycles: L1 as u32,
         l2: CacheConfig { len_bytes: 8 << 10, ways: 4, line_bytes: 64 },
         l2_cycles: L2 as u32,
@@ -364,11 +366,14 @@ type Lines = Vec<(u64, bool)>;
 /// memory driven by hand.
 struct Model {
     now: Cycle,
-    caches: [(CacheConfig, Vec<Lines>); 2],
+    /// The first of data, the second, the first of instructions.
+    caches: [(CacheConfig, Vec<Lines>); 3],
+    /// Data and instructions share the first cache.
+    shared: bool,
     dram: Dram,
     /// Writes on their way, in their order.
     writes: Vec<(Cycle, u64)>,
-    counts: [u64; 6],
+    counts: [u64; 8],
 }
 
 impl Model {
@@ -376,10 +381,11 @@ impl Model {
         let cache = |of: CacheConfig| (of, vec![Vec::new(); of.sets() as usize]);
         Self {
             now: 0,
-            caches: [cache(config.l1), cache(config.l2)],
+            caches: [config.l1, config.l2, config.l1_instructions.unwrap_or(config.l1)].map(cache),
+            shared: config.l1_instructions.is_none(),
             dram: Dram::new(&config.dram).unwrap(),
             writes: Vec::new(),
-            counts: [0; 6],
+            counts: [0; 8],
         }
     }
 
@@ -399,9 +405,11 @@ impl Model {
         (at.is_some(), gone)
     }
 
-    fn access(&mut self, addr: u64, write: bool) {
-        let (hit, gone) = self.look(0, addr, write);
-        self.counts[usize::from(!hit)] += 1;
+    fn access(&mut self, addr: u64, operation: Operation) {
+        let apart = operation == Operation::Fetch && !self.shared;
+        let (first, counted) = if apart { (2, 6) } else { (0, 0) };
+        let (hit, gone) = self.look(first, addr, operation == Operation::Write);
+        self.counts[counted + usize::from(!hit)] += 1;
         let at = self.now + L1;
         let below = at + L2;
         if let Some(gone) = gone
@@ -469,19 +477,26 @@ impl Model {
 
 #[test]
 fn the_blocking_core_agrees_with_the_model() {
-    for seed in 0..6u64 {
+    let own = CacheConfig { len_bytes: 512, ways: 4, line_bytes: 64 };
+    for seed in 0..12u64 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
-        let config = config();
+        let l1_instructions = Some(own).filter(|_| seed % 4 != 3);
+        let config = ProcessorConfig { l1_instructions, ..config() };
         let mut core = processor(&config);
         let mut model = Model::new(&config);
         let span = [2 << 10, 8 << 10, 64 << 10][seed as usize % 3];
         for step in 0..4000 {
             let far = if random.below(20) == 0 { 1 << 28 } else { 0 };
             let addr = random.below(span) + far;
-            let write = random.below(2) == 0;
-            let end = core.access_physical(PhysAddr::new(addr), write).unwrap();
-            model.access(addr, write);
+            let operation = [Operation::Read, Operation::Write, Operation::Fetch]
+                [random.below(if seed < 3 { 2 } else { 3 }) as usize];
+            let at = PhysAddr::new(addr);
+            let end = match operation {
+                Operation::Fetch => core.fetch_physical(at).unwrap(),
+                data => core.access_physical(at, data == Operation::Write).unwrap(),
+            };
+            model.access(addr, operation);
             assert_eq!(end, model.now, "step {step}");
             if step % 100 == 0 {
                 core.check().unwrap();
@@ -491,6 +506,8 @@ fn the_blocking_core_agrees_with_the_model() {
         let ours =
             [stats.l1.hits, stats.l1.misses, stats.l2.hits, stats.l2.misses, stats.dram_reads];
         assert_eq!(ours, model.counts[..5]);
+        let instructions = [stats.l1_instructions.hits, stats.l1_instructions.misses];
+        assert_eq!(instructions, model.counts[6..]);
         assert_eq!(stats.dram_writes, model.counts[5]);
         assert!(stats.dram_reads > 20 && stats.l1.write_backs > 20);
     }
@@ -510,8 +527,11 @@ fn a_pipelined_core_gains_only_where_it_may() {
             let mut core = processor(&config);
             for _ in 0..3000 {
                 let addr = VirtAddr::new(random.below(16 << 10) + (random.below(15) << 20));
-                let write = writes && random.below(3) == 0;
-                let access = MemoryAccess { addr, write, depends, compute_cycles: 0 };
+                let operation = match writes && random.below(3) == 0 {
+                    true => Operation::Write,
+                    false => Operation::Read,
+                };
+                let access = MemoryAccess { depends, ..MemoryAccess::new(addr, operation) };
                 core.access(&memory, &access).unwrap();
                 core.check().unwrap();
             }
@@ -546,7 +566,7 @@ fn exceptions_stop_and_can_be_mended() {
     let write = MemoryAccess::write(small(3));
     let cause = |core: &mut Processor<Mmu>, access: &MemoryAccess| {
         core.access(&memory, access).map_err(|stopped| {
-            assert_eq!((stopped.addr, stopped.write), (access.addr, access.write));
+            assert_eq!((stopped.addr, stopped.operation), (access.addr, access.operation));
             assert!(!stopped.to_string().is_empty());
             stopped.cause
         })
@@ -685,6 +705,7 @@ fn presets_can_be_made() {
             "translation.l1",
             "translation.l2",
             "l1",
+            "l1_instructions",
             "l2",
             "l1_cycles",
             "l2_cycles",
@@ -751,6 +772,9 @@ fn impossible_processors_are_refused() {
         new(&ProcessorConfig { l2: none, ..good.clone() }),
         Err(ProcessorConfigError::L2(_))
     ));
+    let fetched = |cache| new(&ProcessorConfig { l1_instructions: Some(cache), ..good.clone() });
+    assert!(matches!(fetched(none), Err(ProcessorConfigError::Instructions(_))));
+    assert!(matches!(fetched(long), Err(ProcessorConfigError::Lines { .. })));
     let dram = DramConfig { channels: 3, ..good.dram.clone() };
     assert!(matches!(new(&ProcessorConfig { dram, ..good }), Err(ProcessorConfigError::Dram(_))));
 }

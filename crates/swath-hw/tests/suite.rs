@@ -9,6 +9,7 @@ mod dram_timing;
 mod line;
 mod mmu;
 mod processor;
+mod processor_fetch;
 mod rtmmu;
 mod rtmmu_arrays;
 mod rtmmu_tlb;

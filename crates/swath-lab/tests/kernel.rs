@@ -58,7 +58,8 @@ fn touch_all(
     write: bool,
 ) -> Result<(), KernelError> {
     for page in HEAP..HEAP + pages {
-        let access = MemoryAccess { write, ..MemoryAccess::read(at(page)) };
+        let access =
+            if write { MemoryAccess::write(at(page)) } else { MemoryAccess::read(at(page)) };
         kernel.access(id, &access)?;
     }
     Ok(())
@@ -84,6 +85,8 @@ fn superpages_arise() {
             let faults = kernel.stats()?;
             assert_eq!(faults.faults, 512);
             assert_eq!(faults.pmap.promotions, promotions);
+            // Frames are reserved with superpages and without.
+            assert_eq!((faults.reservations.reserved, faults.reservations.single), (2, 0));
             kernel.reset_stats();
             touch_all(kernel, id, 512, false)?;
             let stats = kernel.stats()?;
@@ -150,6 +153,8 @@ fn what_is_not_permitted_stops() {
         assert!(matches!(write, Err(KernelError::NotPermitted { what: "write", .. })));
         kernel.access(id, &MemoryAccess::write(at(HEAP + 4)))?;
         kernel.unmap(id, PageRange::new(Vpn::new(HEAP + 5), 10))?;
+        let fetch = kernel.access(id, &MemoryAccess::fetch(at(HEAP + 4)));
+        assert!(matches!(fetch, Err(KernelError::NotPermitted { what: "fetch", .. })));
         let gone = kernel.access(id, &MemoryAccess::read(at(HEAP + 5)));
         assert!(matches!(gone, Err(KernelError::NotPermitted { .. })));
         kernel.access(id, &MemoryAccess::read(at(HEAP + 15)))?;

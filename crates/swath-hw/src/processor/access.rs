@@ -4,7 +4,7 @@ use swath_arch::VirtAddr;
 
 use crate::clock::Cycle;
 use crate::dram::request::OfferError;
-use crate::translate::permit::Denied;
+use crate::translate::permit::{Denied, Operation};
 use crate::translate::walker::TranslationFault;
 
 /// One access of a program.
@@ -12,23 +12,33 @@ use crate::translate::walker::TranslationFault;
 pub struct MemoryAccess {
     /// The address. One access touches one line: data that cross lines are two accesses.
     pub addr: VirtAddr,
-    /// True if it writes.
-    pub write: bool,
-    /// True if it needs the data of the access before, as its address or as the data it writes.
+    /// Its operation: data read or written, or an instruction fetched.
+    pub operation: Operation,
+    /// True if it needs the data of the access of data before, as its address or as the data it writes.
     pub depends: bool,
     /// Cycles that the core computes before it.
     pub compute_cycles: u32,
 }
 
 impl MemoryAccess {
+    /// Creates an access that depends on nothing and needs no computation before it.
+    pub const fn new(addr: VirtAddr, operation: Operation) -> Self {
+        Self { addr, operation, depends: false, compute_cycles: 0 }
+    }
+
     /// Creates a read that depends on nothing and needs no computation before it.
     pub const fn read(addr: VirtAddr) -> Self {
-        Self { addr, write: false, depends: false, compute_cycles: 0 }
+        Self::new(addr, Operation::Read)
     }
 
     /// Creates a write that depends on nothing and needs no computation before it.
     pub const fn write(addr: VirtAddr) -> Self {
-        Self { addr, write: true, depends: false, compute_cycles: 0 }
+        Self::new(addr, Operation::Write)
+    }
+
+    /// Creates a fetch of an instruction that needs no computation before it.
+    pub const fn fetch(addr: VirtAddr) -> Self {
+        Self::new(addr, Operation::Fetch)
     }
 
     /// Returns the access with a dependence on the data of the access before.
@@ -62,18 +72,22 @@ pub enum ExceptionCause {
 /// An access that was not made. The core has come to `cycle`, walks it did are paid for;
 /// the TLBs hold nothing new of a page without translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{} at {addr}, cycle {cycle}: {cause}", verb(*.write))]
+#[error("{} at {addr}, cycle {cycle}: {cause}", verb(*.operation))]
 pub struct Exception {
     /// The address.
     pub addr: VirtAddr,
-    /// True if it was a write.
-    pub write: bool,
+    /// Its operation.
+    pub operation: Operation,
     /// The cycle of the core.
     pub cycle: Cycle,
     /// The reason.
     pub cause: ExceptionCause,
 }
 
-const fn verb(write: bool) -> &'static str {
-    if write { "write" } else { "read" }
+const fn verb(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Read => "read",
+        Operation::Write => "write",
+        Operation::Fetch => "fetch",
+    }
 }

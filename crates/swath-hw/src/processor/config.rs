@@ -6,8 +6,11 @@ use crate::processor::cache::{CacheConfig, CacheConfigError};
 /// The configuration of a processor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessorConfig {
-    /// The first data cache.
+    /// The first cache of data, and of instructions if they have none of their own.
     pub l1: CacheConfig,
+    /// The first cache of instructions, which answers as soon and has lines as long; `None` for one
+    /// of both.
+    pub l1_instructions: Option<CacheConfig>,
     /// Cycles of the core until it answers: 1 or more.
     pub l1_cycles: u32,
     /// The second cache, whose lines are as long.
@@ -47,16 +50,22 @@ pub enum ProcessorConfigError {
     /// The first cache.
     #[error("first cache: {0}")]
     L1(CacheConfigError),
+    /// The first cache of instructions.
+    #[error("first cache of instructions: {0}")]
+    Instructions(CacheConfigError),
     /// The second cache.
     #[error("second cache: {0}")]
     L2(CacheConfigError),
     /// Caches of different lines, or lines longer than the memory's burst.
     #[error(
-        "lines of {l1_bytes} and {l2_bytes} bytes: not alike, or longer than the memory's burst of {burst_bytes}"
+        "lines of {l1_bytes}, {instructions_bytes} (instructions) and {l2_bytes} bytes: not alike, or longer than the \
+         memory's burst of {burst_bytes}"
     )]
     Lines {
         /// Bytes of a line of the first cache.
         l1_bytes: u32,
+        /// Of that of instructions.
+        instructions_bytes: u32,
         /// Of the second.
         l2_bytes: u32,
         /// Bytes of a burst.

@@ -1,5 +1,5 @@
-//! The way of a processor's data: two caches and a memory with time, lines under way
-//! between them.
+//! The way of a processor's data and instructions: two caches of data, one more of instructions if they
+//! have their own, and a memory with time, lines under way between them.
 //!
 //! Tags change when an access is made; the data of a line that was missing arrive later, and
 //! until then the line is a [`Flight`]. An access to a line in flight waits for that
@@ -89,6 +89,8 @@ fn scale(cycle: Cycle, to: u32, from: u32) -> Cycle {
 #[derive(Clone, Debug)]
 pub(crate) struct DataPath {
     pub(crate) l1: Cache,
+    /// The first cache of instructions; without one they are in `l1`.
+    pub(crate) instructions: Option<Cache>,
     pub(crate) l2: Cache,
     pub(crate) dram: Dram,
     pub(crate) l1_cycles: Cycle,
@@ -119,6 +121,7 @@ impl DataPath {
         let [l1_cycles, l2_cycles, memory_cycles] = cycles.map(Cycle::from);
         Self {
             l1,
+            instructions: None,
             l2,
             dram,
             l1_cycles,
@@ -172,6 +175,27 @@ impl DataPath {
             return Ok((now, Ready::At(hit_at)));
         }
         self.access_slowly(now, addr, outcome, waiting, flights_max)
+    }
+
+    /// Fetches an instruction at `addr`, as [`access`](Self::access) reads data.
+    ///
+    /// # Errors
+    /// A time that the memory cannot count.
+    #[inline]
+    pub(crate) fn fetch(
+        &mut self,
+        now: Cycle,
+        addr: PhysAddr,
+        flights_max: u32,
+    ) -> Result<(Cycle, Ready), OfferError> {
+        let Some(instructions) = &mut self.instructions else {
+            return self.access(now, addr, false, Waiting::Load, flights_max);
+        };
+        let outcome = instructions.access(addr, false);
+        if outcome == CacheOutcome::Hit && self.flights.is_empty() {
+            return Ok((now, Ready::At(now.saturating_add(self.l1_cycles))));
+        }
+        self.access_slowly(now, addr, outcome, Waiting::Load, flights_max)
     }
 
     /// Loads at `addr`, and reads lines ahead of it. As [`access`](Self::access).
@@ -472,6 +496,7 @@ impl DataPath {
     /// Walks every invariant.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         self.l1.check()?;
+        self.instructions.as_ref().map_or(Ok(()), Cache::check)?;
         self.l2.check()?;
         self.dram.check()?;
         let unknown = self.flights.iter().filter(|flight| flight.ready == UNKNOWN).count();

@@ -25,7 +25,11 @@
 //!   [prefetched](ProcessorConfig::prefetch_lines), where the processor does that:
 //!   [`patterns`](crate::processor::patterns) says when.
 //!
-//! No instructions are fetched, nothing is speculated, and there is one core.
+//! * A fetch takes what a read does, in the [cache of instructions](ProcessorConfig::l1_instructions) if there is
+//!   one, and nothing overtakes it: only where its line is there, a core of more than one outstanding load goes on
+//!   in the next cycle.
+//!
+//! Instructions are fetched where the driver says so; nothing is speculated, and there is one core.
 //!
 //! **Costs.** An access that hits touches neither queue nor memory: a few dozen
 //! instructions. One that misses both caches is one request and two to four events of the
@@ -55,6 +59,8 @@ pub struct ProcessorStats {
     pub reads: u64,
     /// Accesses made that wrote.
     pub writes: u64,
+    /// Instructions fetched.
+    pub fetches: u64,
     /// Accesses that stopped with an exception.
     pub exceptions: u64,
     /// The counters of the translation.
@@ -65,8 +71,11 @@ pub struct ProcessorStats {
     pub walk_reads: u64,
     /// Cycles of the core spent in walks, from the miss of the last TLB to the translation.
     pub walk_cycles: Cycle,
-    /// The first data cache. Reads of walks that begin there count.
+    /// The first data cache. Reads of walks that begin there count, and fetches if there is no
+    /// cache of instructions.
     pub l1: CacheStats,
+    /// The first cache of instructions.
+    pub l1_instructions: CacheStats,
     /// The second cache.
     pub l2: CacheStats,
     /// Lines and descriptors read from the memory.
@@ -146,16 +155,25 @@ impl<T: Translate> Processor<T> {
             }
         }
         let l1 = Cache::new(&config.l1).map_err(ProcessorConfigError::L1)?;
+        let instructions = config.l1_instructions.as_ref().map(Cache::new).transpose();
+        let instructions = instructions.map_err(ProcessorConfigError::Instructions)?;
         let l2 = Cache::new(&config.l2).map_err(ProcessorConfigError::L2)?;
         let dram = Dram::new(&config.dram)?;
         let burst_bytes = config.dram.part.burst_bytes();
         let (l1_bytes, l2_bytes) = (config.l1.line_bytes, config.l2.line_bytes);
-        if l1_bytes != l2_bytes || l1_bytes > burst_bytes {
-            return Err(ProcessorConfigError::Lines { l1_bytes, l2_bytes, burst_bytes });
+        let instructions_bytes = config.l1_instructions.map_or(l1_bytes, |cache| cache.line_bytes);
+        if l1_bytes != l2_bytes || l1_bytes != instructions_bytes || l1_bytes > burst_bytes {
+            return Err(ProcessorConfigError::Lines {
+                l1_bytes,
+                instructions_bytes,
+                l2_bytes,
+                burst_bytes,
+            });
         }
         let cycles = [config.l1_cycles, config.l2_cycles, config.memory_cycles];
         let clocks = Clocks { core: config.core_clock, dram: config.dram_clock };
         let mut path = DataPath::new([l1, l2], cycles, dram, config.dram.len_bytes(), clocks);
+        path.instructions = instructions;
         path.runs = WriteRuns::new(config.stream_after_lines, l1_bytes);
         path.strides = Strides::new(config.prefetch_lines, l1_bytes);
         Ok(Self {
@@ -185,7 +203,7 @@ impl<T: Translate> Processor<T> {
         memory: &M,
         access: &MemoryAccess,
     ) -> Result<Cycle, Exception> {
-        let &MemoryAccess { addr, write, depends, compute_cycles } = access;
+        let &MemoryAccess { addr, operation, depends, compute_cycles } = access;
         self.now = self.now.saturating_add(compute_cycles.into());
         if depends {
             match self.path.wait(self.last) {
@@ -202,14 +220,13 @@ impl<T: Translate> Processor<T> {
                 Err(cause) => return Err(self.stop(access, cause)),
             },
         };
-        let operation = if write { Operation::Write } else { Operation::Read };
         let kind = AccessKind { operation, privileged: self.privileged };
         if let Err(denied) = permit(self.mmu.format(), &found.attributes, kind) {
             self.forget_denied(addr, denied);
             return Err(self.stop(access, ExceptionCause::Denied(denied)));
         }
         let device = found.attributes.memory == MemoryKind::Device;
-        match self.touch(found.addr, write, device) {
+        match self.touch(found.addr, operation, device) {
             Ok(()) => Ok(self.now),
             Err(error) => Err(self.stop(access, ExceptionCause::Memory(error))),
         }
@@ -222,7 +239,17 @@ impl<T: Translate> Processor<T> {
     /// # Errors
     /// An address beyond the memory, or a time that the memory cannot count.
     pub fn access_physical(&mut self, addr: PhysAddr, write: bool) -> Result<Cycle, OfferError> {
-        self.touch(addr, write, false)?;
+        let operation = if write { Operation::Write } else { Operation::Read };
+        self.touch(addr, operation, false)?;
+        Ok(self.now)
+    }
+
+    /// Fetches an instruction at a physical address, in the time and by the caches of any other fetch.
+    ///
+    /// # Errors
+    /// An address beyond the memory, or a time that the memory cannot count.
+    pub fn fetch_physical(&mut self, addr: PhysAddr) -> Result<Cycle, OfferError> {
+        self.touch(addr, Operation::Fetch, false)?;
         Ok(self.now)
     }
 
@@ -295,13 +322,22 @@ impl<T: Translate> Processor<T> {
     }
 
     #[inline]
-    fn touch(&mut self, addr: PhysAddr, write: bool, device: bool) -> Result<(), OfferError> {
+    fn touch(
+        &mut self,
+        addr: PhysAddr,
+        operation: Operation,
+        device: bool,
+    ) -> Result<(), OfferError> {
         self.path.locate(addr)?;
-        if write {
-            self.stats.writes += 1;
-        } else {
-            self.stats.reads += 1;
+        match operation {
+            Operation::Read => self.stats.reads += 1,
+            Operation::Write => self.stats.writes += 1,
+            Operation::Fetch => {
+                self.stats.fetches += 1;
+                return self.fetch(addr, device);
+            }
         }
+        let write = operation == Operation::Write;
         if device {
             return self.touch_device(addr, write);
         }
@@ -334,6 +370,22 @@ impl<T: Translate> Processor<T> {
         Ok(())
     }
 
+    /// Fetches an instruction. What the access of data before brings is under way still.
+    fn fetch(&mut self, addr: PhysAddr, device: bool) -> Result<(), OfferError> {
+        if device {
+            self.now = self.path.read_and_wait(self.now, addr, WalksFrom::Memory)?;
+            return Ok(());
+        }
+        let (began, ready) = self.path.fetch(self.now, addr, self.outstanding_max)?;
+        let there = self.path.wait(ready)?;
+        let is_hit = there <= began.saturating_add(self.path.l1_cycles);
+        self.now = match is_hit && self.outstanding_max > 1 {
+            true => began.saturating_add(1),
+            false => began.max(there),
+        };
+        Ok(())
+    }
+
     /// Reads or writes past the caches; the core waits for what it reads.
     fn touch_device(&mut self, addr: PhysAddr, write: bool) -> Result<(), OfferError> {
         if write {
@@ -348,7 +400,7 @@ impl<T: Translate> Processor<T> {
 
     fn stop(&mut self, access: &MemoryAccess, cause: ExceptionCause) -> Exception {
         self.stats.exceptions += 1;
-        Exception { addr: access.addr, write: access.write, cycle: self.now, cause }
+        Exception { addr: access.addr, operation: access.operation, cycle: self.now, cause }
     }
 
     /// Returns the present cycle of the core.
@@ -387,6 +439,11 @@ impl<T: Translate> Processor<T> {
         &self.path.l1
     }
 
+    /// Returns the first cache of instructions, if there is one.
+    pub const fn l1_instructions(&self) -> Option<&Cache> {
+        self.path.instructions.as_ref()
+    }
+
     /// Returns the second cache.
     pub const fn l2(&self) -> &Cache {
         &self.path.l2
@@ -406,6 +463,7 @@ impl<T: Translate> Processor<T> {
             walks: translation.walk.walks(),
             walk_reads: translation.walk.reads(),
             l1: self.path.l1.stats(),
+            l1_instructions: self.path.instructions.as_ref().map(Cache::stats).unwrap_or_default(),
             l2: self.path.l2.stats(),
             dram_reads: self.path.dram_reads,
             dram_writes: self.path.dram_writes,
@@ -420,6 +478,9 @@ impl<T: Translate> Processor<T> {
         self.stats = ProcessorStats::default();
         self.mmu.reset_stats();
         self.path.l1.reset_stats();
+        if let Some(instructions) = &mut self.path.instructions {
+            instructions.reset_stats();
+        }
         self.path.l2.reset_stats();
         self.path.dram.reset_stats();
         (self.path.dram_reads, self.path.dram_writes) = (0, 0);

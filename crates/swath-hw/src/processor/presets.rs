@@ -50,6 +50,8 @@ pub struct ProcessorPreset {
     pub translation: HierarchyConfig,
     /// The first data cache.
     pub l1: CacheConfig,
+    /// The first cache of instructions.
+    pub l1_instructions: CacheConfig,
     /// Cycles until it answers.
     pub l1_cycles: u32,
     /// The second cache.
@@ -85,6 +87,7 @@ impl ProcessorPreset {
     pub fn processor(&self) -> ProcessorConfig {
         ProcessorConfig {
             l1: self.l1,
+            l1_instructions: Some(self.l1_instructions),
             l1_cycles: self.l1_cycles,
             l2: self.l2,
             l2_cycles: self.l2_cycles,
@@ -145,6 +148,7 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
         order: WalkOrder::RegularFirst,
     },
     l1: CacheConfig { len_bytes: 32 << 10, ways: 4, line_bytes: 32 },
+    l1_instructions: CacheConfig { len_bytes: 32 << 10, ways: 4, line_bytes: 32 },
     l1_cycles: 6,
     l2: CacheConfig { len_bytes: 2 << 20, ways: 32, line_bytes: 32 },
     l2_cycles: 20,
@@ -185,7 +189,10 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
              lines of 32 bytes, and pj4b_setttb sets no cacheability in TTBR0 (IRGN and RGN are 0), so \
              walks read past both caches (DDI 0406C, section B4.1.154)",
         ),
-        assumed("l1.ways, l2.line_bytes", "Sheeva 88SV131, 7-cpu.com: 4 ways, lines of 32 bytes"),
+        assumed(
+            "l1.ways, l1_instructions, l2.line_bytes",
+            "Sheeva 88SV131, 7-cpu.com: caches of instructions as large as those of data, 4 ways, lines of 32 bytes",
+        ),
         assumed("l2.ways", "Armada XP's L2 answers as an ARM L2 controller of many ways does"),
         assumed("memory_cycles", "25 ns, so that a read takes about 65 ns in all"),
         assumed("tlb_miss_cycles", "nothing: set it in the study"),
@@ -215,6 +222,7 @@ pub const CORTEX_A53: ProcessorPreset = ProcessorPreset {
         order: WalkOrder::RegularFirst,
     },
     l1: CacheConfig { len_bytes: 32 << 10, ways: 4, line_bytes: 64 },
+    l1_instructions: CacheConfig { len_bytes: 32 << 10, ways: 2, line_bytes: 64 },
     l1_cycles: 3,
     l2: CacheConfig { len_bytes: 512 << 10, ways: 16, line_bytes: 64 },
     l2_cycles: 12,
@@ -230,10 +238,10 @@ pub const CORTEX_A53: ProcessorPreset = ProcessorPreset {
     prefetch_lines: 0,
     sources: &[
         documented(
-            "translation.l1 (10 entries), translation.l2, translation.walk_cache_entries, l1, l2",
+            "translation.l1 (10 entries), translation.l2, translation.walk_cache_entries, l1, l1_instructions, l2",
             "Arm Cortex-A53 MPCore Technical Reference Manual (DDI 0500), chapters 5 to 7: micro TLB \
              of 10, unified TLB of 512 in 4 ways, blocks of 1 GB in pieces of 512 MB, walk cache of \
-             64; caches of 4 and 16 ways, lines of 64 bytes; their sizes are the integrator's",
+             64; caches of 4, 2 and 16 ways, lines of 64 bytes; their sizes are the integrator's",
         ),
         assumed("translation.l1 (64 KiB at most), translation.l2_cycles", "the manual is silent"),
         assumed("l1_cycles, l2_cycles, memory_cycles, outstanding_max", "common measurements"),
@@ -261,6 +269,7 @@ pub const SKYLAKE: ProcessorPreset = ProcessorPreset {
         order: WalkOrder::RegularFirst,
     },
     l1: CacheConfig { len_bytes: 32 << 10, ways: 8, line_bytes: 64 },
+    l1_instructions: CacheConfig { len_bytes: 32 << 10, ways: 8, line_bytes: 64 },
     l1_cycles: 4,
     l2: CacheConfig { len_bytes: 8 << 20, ways: 16, line_bytes: 64 },
     l2_cycles: 40,
@@ -276,7 +285,7 @@ pub const SKYLAKE: ProcessorPreset = ProcessorPreset {
     prefetch_lines: 0,
     sources: &[
         documented(
-            "translation.l1, translation.l2, l1, l1_cycles, l2 and l2_cycles (its third level)",
+            "translation.l1, translation.l2, l1, l1_instructions, l1_cycles, l2 and l2_cycles (its third level)",
             "Intel 64 and IA-32 Architectures Optimization Reference Manual, section on the \
              Skylake client microarchitecture: first TLB 64, 32 and 4 entries for 4 KiB, 2 MiB and \
              1 GiB, second 1536 for 4 KiB and 2 MiB and 16 for 1 GiB; 32 KiB in 4 cycles, last level \

@@ -207,10 +207,10 @@ fn claims(plan: &GreenPlan, run: &Run<'_>, stated: Stated) -> Vec<Statement<Comp
     let title = ADAPTIVE.title();
     let own = Statement::within(&at("Fig. 9c"), &format!("{title}: {says}"), 0.4, 0.1);
     let beyond = |design: Design| {
-        let says = format!("Beyond, {}: no more than that; {says}", design.title());
+        let says = format!("Beyond: {}: no more than that; {says}", design.title());
         measured(Statement::at_most(&at("Fig. 9c"), &says, 0.4, 0.0), design, "moved_share")
     };
-    let quarter = format!("Beyond, {}: at most a quarter of the banks opened", STEADY.title());
+    let quarter = format!("Beyond: {}: at most a quarter of the banks opened", STEADY.title());
     let quarter = Statement::at_most(&at("Fig. 9b"), &quarter, 0.25, 0.0)
         .under(&conditions)
         .unit(Unit::Share)

@@ -47,6 +47,8 @@ pub(crate) enum Point {
     Compiler { compiler: Compiler, mode: usize },
     /// A recorded build, from files that lie aligned or a page off.
     Build { compiler: Compiler, mode: usize, files_aligned: bool },
+    /// A recorded build, with so much work for each access.
+    Work { compiler: Compiler, mode: usize, cycles: u32 },
     /// Memory that was touched is unmapped.
     Release { mode: usize },
     /// The loop of TLB misses, with the plan's TLB or with one that never misses.
@@ -95,6 +97,9 @@ pub(crate) const READINGS: [(&str, WalksFrom, u32); 5] = [
     ("from memory", WalksFrom::Memory, 4),
     ("from memory, blocking", WalksFrom::Memory, 1),
 ];
+
+/// Cycles of work for each access of a recorded build.
+pub(crate) const WORK_CYCLES: [u32; 4] = [0, 1, 2, 3];
 
 /// Distances by which a copy's destination lies further on: on the talk's machine half a row of a
 /// bank, each of the banks, and the first bank again.
@@ -179,11 +184,9 @@ impl Bench<'_> {
             }
             Point::Build { compiler, mode, files_aligned } => {
                 let cycles = plan.recorded_cycles.small();
-                let traces: Result<Vec<_>, TraceError> =
-                    Trace::build(compiler).iter().map(Trace::open).collect();
-                let steps = process::replay_in_turn(traces?, cycles);
-                self.recorded(&Config { files_aligned, ..on(mode) }, steps)
+                self.build(&Config { files_aligned, ..on(mode) }, compiler, cycles)
             }
+            Point::Work { compiler, mode, cycles } => self.build(&on(mode), compiler, cycles),
             Point::Misses { reading, mode, ideal } => self.misses(reading, &on(mode), ideal),
             Point::FirstWrites { flags } => {
                 let last = &modes[modes.len() - 1];
@@ -195,6 +198,13 @@ impl Bench<'_> {
                 self.run(&config, sparse(plan.blocks.table_mib.get() << 8))
             }
         }
+    }
+
+    /// A recorded build, with `cycles` of work for each access.
+    fn build(&self, on: &Config, compiler: Compiler, cycles: u32) -> Result<Cost, BenchError> {
+        let traces: Result<Vec<_>, TraceError> =
+            Trace::build(compiler).iter().map(Trace::open).collect();
+        self.recorded(on, process::replay_in_turn(traces?, cycles))
     }
 
     /// A recorded program, its addresses moved into the format's space.

@@ -32,7 +32,9 @@ pub struct Config {
     pub format: Format,
     /// Superpage sizes; none is superpages off.
     pub sizes: Sizes,
-    /// The levels at which frames are reserved; ignored if superpages are off.
+    /// The levels at which frames are reserved, with superpages or without: in FreeBSD what turns
+    /// them off (`vm.pmap.sp_enabled` in arm's `pmap_init`) is not asked where frames are taken
+    /// (`vm_reserv.c`).
     pub levels: ReservationLevels,
     /// Place of the accessed and dirty flags.
     pub status: Status,

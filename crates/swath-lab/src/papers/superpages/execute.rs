@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use swath_arch::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Format, PageRange, VirtAddr, Vpn};
-use swath_hw::{MemoryAccess, Translate};
+use swath_hw::{MemoryAccess, Operation, Translate};
 
 use crate::papers::superpages::kernel::{Kernel, KernelError, KernelStats};
 use crate::papers::superpages::process::{Action, Step};
@@ -49,7 +49,7 @@ impl Cost {
     fn add(&mut self, stats: KernelStats, weight: u64) {
         let core = stats.processor;
         let sums = [
-            (&mut self.accesses, core.reads + core.writes),
+            (&mut self.accesses, core.reads + core.writes + core.fetches),
             (&mut self.cycles, core.cycles),
             (&mut self.kernel_cycles, stats.kernel_cycles),
             (&mut self.walks, core.walks),
@@ -113,14 +113,18 @@ pub fn execute<T: Translate, E: std::fmt::Display>(
         kernel.act_on(processor);
         match step.action {
             Action::Access { addr, len_bytes, kind, dependent, compute_cycles } => {
-                let write = kind == AccessKind::Write;
-                let first = MemoryAccess { addr, write, depends: dependent, compute_cycles };
+                let operation = match kind {
+                    AccessKind::Read => Operation::Read,
+                    AccessKind::Write => Operation::Write,
+                    AccessKind::Fetch => Operation::Fetch,
+                };
+                let first = MemoryAccess { addr, operation, depends: dependent, compute_cycles };
                 kernel.access(id, &first)?;
                 let last = addr.raw() + u64::from(len_bytes) - 1;
                 let mut line = (addr.raw() / line_bytes + 1) * line_bytes;
                 while line <= last {
                     let addr = VirtAddr::new(line);
-                    kernel.access(id, &MemoryAccess { write, ..MemoryAccess::read(addr) })?;
+                    kernel.access(id, &MemoryAccess::new(addr, operation))?;
                     line += line_bytes;
                 }
             }

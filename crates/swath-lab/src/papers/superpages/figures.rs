@@ -1,9 +1,9 @@
 //! The figures of the study on superpages.
 
-use crate::papers::superpages::bench::{Flags, READINGS};
+use crate::papers::superpages::bench::{Flags, READINGS, WORK_CYCLES};
 use crate::papers::superpages::claims::gain;
 use crate::papers::superpages::found::{
-    BUILD, CLANG, COMPILE, COMPILER, DESIGN, FLAGS, FORKBOMB, FROM_L2, GCC, LEVEL, MODE,
+    BUILD, CLANG, COMPILE, COMPILER, CYCLES, DESIGN, FLAGS, FORKBOMB, FROM_L2, GCC, LEVEL, MODE,
     NO_COMPILER, OFF, PLAN, PROGRAM, RELEASE, SHIFT, SHIFTED_BUILD, THREADS, TalkFound, WALKS,
     miss_cycles, speedup,
 };
@@ -38,6 +38,9 @@ pub(crate) fn show(plan: &SuperpagesPlan, quick: bool, found: &TalkFound) -> Sho
     figures.push(drawing.lmbench());
     if !found.copies.is_empty() {
         figures.extend(drawing.copies());
+    }
+    if !found.work.is_empty() {
+        figures.push(drawing.work());
     }
     figures.extend([drawing.misses(), drawing.flags(), drawing.shootdowns()]);
     figures.extend([drawing.coalescing(), drawing.held()]);
@@ -245,9 +248,8 @@ impl Drawing<'_> {
         let times = figure("Copies", "by the place of the destination", "cycles for a byte")
             .with_caption(&format!(
                 "The simulated memory has {banks} banks with rows of {row_kib} KiB. Where a read and a write \
-                 of a copy fall into one bank, each closes the other's row. With pages of 4 KiB frames \
-                 come in the order of first touches, wherever the destination's pages lie; with \
-                 superpages their places in memory are those in the address space."
+                 of a copy fall into one bank, each closes the other's row. Frames are reserved with \
+                 superpages and without, so that their places in memory are those in the address space."
             ));
         let conflicts =
             figure("Row conflicts", "of copies", "rows closed for another, for each KiB copied");
@@ -275,6 +277,32 @@ impl Drawing<'_> {
                 series: draw("Row conflicts", "row_conflicts", "row_conflicts_per_kib", 1024.0),
             },
         ]
+    }
+
+    /// The gain of builds, by the work that goes on between their accesses.
+    fn work(&self) -> Drawn {
+        let id = "Work";
+        let title = "of a build, beside its accesses";
+        let x_label = "cycles of work for each access";
+        let figure =
+            Figure::new(id, title, FigureKind::Lines, x_label, "time saved by superpages (percent)")
+                .with_caption(
+                    "An access is a fetch or an access of data. The less work is done beside them, the more \
+                     of the time is spent walking, and the more superpages save.",
+                );
+        let series = [GCC, CLANG].map(|compiler| {
+            let saved = |cycles: u32| {
+                let saved = self.found.work.evidence(|view| {
+                    let cells = view.select().is(COMPILER, compiler).is(CYCLES, u64::from(cycles));
+                    let time = |mode: &str| cells.clone().is(MODE, mode).one("cycles");
+                    Ok(100.0 * (1.0 - time(self.modes[1])? / time(self.modes[0])?.max(1.0)))
+                });
+                Some(saved.ok()?.point(u64::from(cycles)))
+            };
+            let points = WORK_CYCLES.into_iter().filter_map(saved);
+            Series::new(id, CYCLES, "saved_percent", compiler, points)
+        });
+        Drawn { figure, series: series.into() }
     }
 
     /// The TLB-miss experiment.

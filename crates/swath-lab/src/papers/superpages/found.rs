@@ -22,6 +22,8 @@ pub(crate) const FLAGS: &str = "flags";
 pub(crate) const DESIGN: &str = "design";
 /// Axis: how much further on the destination of a copy lies, in KiB.
 pub(crate) const SHIFT: &str = "destination_shift_kib";
+/// Axis: the work for each access of a recorded build.
+pub(crate) const CYCLES: &str = "cycles_per_access";
 /// Axis: the size of free blocks.
 pub(crate) const LEVEL: &str = "free_block_frames";
 
@@ -56,6 +58,8 @@ pub struct TalkFound {
     pub(crate) random: Grid,
     /// Copies to other places: [`PROGRAM`], [`MODE`], [`SHIFT`].
     pub(crate) copies: Grid,
+    /// Builds with more or less work: [`COMPILER`], [`MODE`], [`CYCLES`].
+    pub(crate) work: Grid,
     /// The loop of TLB misses: [`READING`], [`MODE`], [`TLB`].
     pub(crate) misses: Grid,
     /// First writes to superpages that were read: [`FLAGS`].
@@ -76,6 +80,7 @@ impl TalkFound {
             exact: Grid::new(&programs, 0),
             random: Grid::new(&programs, seeds),
             copies: Grid::new(&[PROGRAM, MODE, SHIFT], 0),
+            work: Grid::new(&[COMPILER, MODE, CYCLES], 0),
             misses: Grid::new(&[READING, MODE, TLB], 0),
             flags: Grid::new(&[FLAGS], 0),
             blocks: Grid::new(&[DESIGN, LEVEL], seeds),

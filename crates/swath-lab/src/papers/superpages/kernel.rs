@@ -34,11 +34,11 @@ use swath_arch::{Attributes, Extent, Format, PageRange, Pfn, Regime, SliceMemory
 use swath_frame::reserve::{PopulateError, ReservationCounters, Reservations};
 use swath_frame::{ByteRange, FrameAllocator, MemoryMap, PageBuddy};
 use swath_hw::processor::{Exception, ExceptionCause, MemoryAccess, ProcessorStats};
-use swath_hw::{Denied, Translate, TranslationFault};
+use swath_hw::{Denied, Operation, Translate, TranslationFault};
 use swath_vm::pmap::mappings::Reached;
 use swath_vm::{
     AddressSpace, Faulted, Flush, KeptPermissions, PageAccess, Pmap, PmapError, PmapStatistics,
-    ReverseMap, Site, Sizes, SpaceId, Spaces,
+    ReverseMap, Site, SpaceId, Spaces,
 };
 
 use crate::papers::superpages::config::Config;
@@ -60,7 +60,7 @@ pub enum KernelError {
     NotPermitted {
         /// The process.
         process: usize,
-        /// "read" or "write".
+        /// "read", "write" or "fetch".
         what: &'static str,
         /// The address.
         addr: u64,
@@ -555,7 +555,11 @@ impl<'m, T: Translate> Kernel<'m, T> {
     fn handle(&mut self, id: usize, exception: Exception) -> Result<(), KernelError> {
         let refused = KernelError::NotPermitted {
             process: id,
-            what: if exception.write { "write" } else { "read" },
+            what: match exception.operation {
+                Operation::Read => "read",
+                Operation::Write => "write",
+                Operation::Fetch => "fetch",
+            },
             addr: exception.addr.raw(),
         };
         match exception.cause {
@@ -569,10 +573,11 @@ impl<'m, T: Translate> Kernel<'m, T> {
         self.spend(self.config.costs.fault_cycles);
         let page = exception.addr.page();
         let Some((start, mapping)) = self.mapping_at(id, page)? else { return Err(refused) };
-        if exception.write && !mapping.writable {
+        let write = exception.operation == Operation::Write;
+        if write && !mapping.writable {
             return Err(refused);
         }
-        self.resolve(id, page, exception.write, start, mapping)
+        self.resolve(id, page, write, start, mapping)
     }
 
     /// The mapping around a page, and its first page.
@@ -655,9 +660,6 @@ impl<'m, T: Translate> Kernel<'m, T> {
         bounds: std::ops::Range<u64>,
     ) -> Result<Pfn, KernelError> {
         let now = self.processors.core().now();
-        // Without superpages frames come one by one: a reservation within the
-        // bounds of a single page is none.
-        let bounds = if self.config.sizes == Sizes::NONE { index..index + 1 } else { bounds };
         let populated =
             self.frames.populate(object, index, bounds, now).map_err(|error| match error {
                 PopulateError::OutOfFrames => KernelError::OutOfMemory("a page fault"),

@@ -157,6 +157,7 @@ impl<T: Translate> Processors<T> {
             let one = core.processor.stats();
             all.cycles = all.cycles.max(one.cycles);
             all.reads += one.reads;
+            all.fetches += one.fetches;
             all.writes += one.writes;
             all.walks += one.walks;
             all.walk_cycles += one.walk_cycles;

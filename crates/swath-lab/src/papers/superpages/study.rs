@@ -5,7 +5,9 @@
 use crate::host::memory;
 use crate::papers::page_buddy::design::Design;
 use crate::papers::page_buddy::setting::{bbs, blocks_bytes};
-use crate::papers::superpages::bench::{Bench, Flags, Point, READINGS, SHIFTS_KIB, page_buddy};
+use crate::papers::superpages::bench::{
+    Bench, Flags, Point, READINGS, SHIFTS_KIB, WORK_CYCLES, page_buddy,
+};
 use crate::papers::superpages::claims;
 use crate::papers::superpages::figures;
 use crate::papers::superpages::found::{
@@ -122,6 +124,8 @@ fn points(bench: &Bench<'_>) -> Vec<Point> {
             }
             if !bench.quick {
                 points.extend([build(false), Point::Compiler { compiler, mode }]);
+                let work = |&cycles: &u32| Point::Work { compiler, mode, cycles };
+                points.extend(WORK_CYCLES.iter().filter(|_| mode < 2).map(work));
             }
         }
         for reading in 0..=READINGS.len() {
@@ -160,6 +164,7 @@ fn is_random(plan: &SuperpagesPlan, point: &Point) -> bool {
         | Point::Threads { .. }
         | Point::Compiler { .. }
         | Point::Build { .. }
+        | Point::Work { .. }
         | Point::Release { .. }
         | Point::Misses { .. }
         | Point::FirstWrites { .. } => false,
@@ -207,6 +212,11 @@ fn place<'f>(
         Point::Build { compiler, mode: at, files_aligned } => {
             let title = if files_aligned { BUILD } else { SHIFTED_BUILD };
             (&mut found.exact, program(title, compiler_name(compiler), mode(at), PLAN))
+        }
+        Point::Work { compiler, mode: at, cycles } => {
+            let at =
+                vec![compiler_name(compiler).into(), mode(at).into(), u64::from(cycles).into()];
+            (&mut found.work, at)
         }
         Point::Release { mode: at } => {
             (&mut found.exact, program(RELEASE, NO_COMPILER, mode(at), PLAN))
