@@ -205,6 +205,11 @@ fn hotplug(result: swath_result, extent: Extent) -> Result<(), FrameHotplugError
     })
 }
 
+/// A part of `n`, 1 or more, under Miri, where a step takes a thousand times as long.
+const fn few(n: u64) -> u64 {
+    if cfg!(miri) { n.div_ceil(100) } else { n }
+}
+
 /// A span around the areas, for memory that comes late.
 const SPAN: Extent = Extent::new(Pfn::new(1), 2500);
 
@@ -220,9 +225,9 @@ fn ranges_conform() {
         let map = map.reaching(SPAN).expect("a longer span");
         for (granularity, top_order, best_fit) in [(1, 10, 0), (4, 8, 1), (9, 18, 0), (9, 18, 1)] {
             let config = swath_frames_config { granularity, top_order, best_fit };
-            for seed in 0..4 {
+            for seed in 0..few(4) {
                 let mut frames = CFrames::new(c_map, config);
-                ranges::conform(&map, &mut frames, seed, 150, &mut |_, _| {});
+                ranges::conform(&map, &mut frames, seed, few(150) as usize, &mut |_, _| {});
             }
         }
     });
@@ -263,9 +268,9 @@ fn frames_conform() {
         for (granularity, top_order) in [(1, 10), (4, 8), (9, 18)] {
             for best_fit in [0, 1] {
                 let config = swath_frames_config { granularity, top_order, best_fit };
-                for seed in 0..4 {
+                for seed in 0..few(4) {
                     let mut frames = CFrames::new(c_map, config);
-                    conform(map, &mut frames, seed, 150, &mut |_, _| {});
+                    conform(map, &mut frames, seed, few(150) as usize, &mut |_, _| {});
                 }
             }
         }
@@ -277,7 +282,7 @@ fn reservations_do_what_they_do_in_rust() {
     let c_map = map_of(&areas());
     let config = swath_frames_config { granularity: 4, top_order: 8, best_fit: 0 };
     with_map(|map| {
-        for seed in 0..6 {
+        for seed in 0..few(6) {
             let under = CFrames::new(c_map, config);
             // SAFETY: a map.
             let len = unsafe { swath_reservations_storage_bytes(c_map, 0) };
@@ -301,7 +306,7 @@ fn reservations_do_what_they_do_in_rust() {
 
             let mut random = Random::new(seed);
             let mut held = Vec::new();
-            for now in 0..1500 {
+            for now in 0..few(1500) {
                 let place = format!("seed {seed}, step {now}");
                 match random.below(5) {
                     0..=2 => {
@@ -381,7 +386,7 @@ fn banks_do_what_they_do_in_rust() {
 
             let mut random = Random::new(packed.into());
             let mut held = Vec::new();
-            for step in 0..4000 {
+            for step in 0..few(4000) {
                 match random.below(9) {
                     0..=4 => {
                         let (k, owner) = (random.below(8) as u32, random.below(3) as u32);
@@ -570,9 +575,10 @@ fn heaps_conform() {
             let added = unsafe { swath_heap_add_pool(heap, start.cast(), 16 * PAGE) };
             assert_eq!(added.status, SWATH_OK);
             let whole = CHeap(heap).largest_bytes();
-            for seed in 1..=2 {
+            for seed in 1..=few(2) {
+                let steps = few(2000) as usize;
                 let plan =
-                    Plan { seed, steps: 2000, size_bytes_max: 8192, align_log2_max: 8, blocks: 30 };
+                    Plan { seed, steps, size_bytes_max: 8192, align_log2_max: 8, blocks: 30 };
                 let done = ::swath_heap::conformance::conform(
                     &mut CHeap(heap),
                     plan,
@@ -581,7 +587,8 @@ fn heaps_conform() {
                         assert_eq!(unsafe { swath_heap_check(heap) }.status, SWATH_OK, "{place}");
                     },
                 );
-                assert!(done.allocated > 100 && done.refused > 0, "{done:?}");
+                let arose = done.allocated > 100 && done.refused > 0;
+                assert!(arose || cfg!(miri), "{done:?}");
             }
             assert_eq!(CHeap(heap).largest_bytes(), whole);
             assert_eq!(counts.committed.len(), if over_pages { 2 } else { 0 });
@@ -597,7 +604,7 @@ fn regions_do_what_they_do_in_rust() {
     let bytes = ValidityTables::len_bytes(K);
     let array = bytes / 5;
     let frames = Extent::new(Pfn::new(100), 150);
-    for seed in 0..4 {
+    for seed in 0..few(4) {
         let (at, len) = storage(swath_frame_pool_storage_bytes(frames.count), 4);
         let mut pool = ptr::null_mut();
         // SAFETY: storage as was asked for.
@@ -647,7 +654,7 @@ fn regions_do_what_they_do_in_rust() {
         .expect("a space");
 
         let mut random = Random::new(seed);
-        for step in 0..6000 {
+        for step in 0..few(6000) {
             let place = format!("seed {seed}, step {step}");
             let page = random.below(260);
             match random.below(8) {

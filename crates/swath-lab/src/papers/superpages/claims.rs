@@ -94,11 +94,12 @@ pub(crate) fn gain(title: &str, speedup: f64) -> f64 {
 const MISSES_CAUSE: &str = "2 x 64 sections are 128 misses. The pages of a tick that give the talk's 114 others without \
      superpages give fewer than its 65 with them, since the loop is shorter then: the rest are the \
      program's own, which the talk does not show.";
-const COMPILER_CAUSE: &str = "Without superpages both compilers walk for a fifth of their time, and with superpages still for a twelfth \
+const COMPILER_CAUSE: &str = "Without superpages both compilers walk for a quarter of their time, and with superpages still for a twelfth \
      (figure \"Walking\"): their heaps leave sections in part, and with pages of 64 KiB beside them, which the talk's system \
-     lacks, both take a fifth less (figure \"Time\", \"build\"). They gain alike where their files align, and next to \
-     nothing where files lie a page off (\"build, files not aligned\", of the full form), as the talk's Clang. The \
-     talk's two differ so much that what they were linked to must have; it does not say how.";
+     lacks, they take a quarter and a fifth less (figure \"Time\", \"build\"). They gain alike where their files align, and next \
+     to nothing where files lie a page off (\"build, shifted\", of the full form), as the talk's Clang; and alike \
+     whatever work goes on beside their accesses (figure \"Work\"). The talk's two differ so much that what they were linked \
+     to must have; it does not say how.";
 const STREAM_CAUSE: &str = "What a stream gains is the share of its time that it walks, a walk for each page; where walks \
      find the second cache, it gains less (series \"walks from L2\").";
 const COPY_CAUSE: &str = "Source and destination lie a multiple of a superpage apart here, as large blocks of FreeBSD's malloc do, so \

@@ -205,7 +205,9 @@ impl Drawing<'_> {
                     .filter_map(|named| Some(of(named, mode).ok()?.point(named.title.as_str())));
                 Series::new(id, "program", y, mode, points)
             };
-            Drawn { figure, series: self.modes.iter().map(bars).collect() }
+            // Without superpages the time is what others are a ratio to.
+            let modes = self.modes.iter().skip(usize::from(id == "Time"));
+            Drawn { figure, series: modes.map(bars).collect() }
         };
         parts.into_iter().map(drawn).collect()
     }

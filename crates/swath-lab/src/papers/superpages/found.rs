@@ -46,7 +46,7 @@ pub(crate) const CLANG: &str = "CLANG";
 pub(crate) const FORKBOMB: &str = "forkbomb";
 pub(crate) const COMPILE: &str = "compiler";
 pub(crate) const BUILD: &str = "build";
-pub(crate) const SHIFTED_BUILD: &str = "build, files not aligned";
+pub(crate) const SHIFTED_BUILD: &str = "build, shifted";
 pub(crate) const THREADS: &str = "threads";
 pub(crate) const RELEASE: &str = "munmap";
 
