@@ -459,7 +459,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     fn free_slot(&self, index: u32, superblock: &Superblock, cached: CachedSlot) -> bool {
         let owner = superblock.owner();
         // Overwritten, the owner word is no heap's: then it comes back as another's would.
-        if u64::from(owner.0) != self.slot.caches.owner(owner.class()) {
+        if owner.0 != self.slot.caches.owner(owner.class()) {
             return self.pool.free_remote(index, superblock, cached.granule);
         }
         let first = (index as usize) << UNIT_GRANULES_SHIFT;

@@ -99,7 +99,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
         let owner = superblock.owner();
         let class = owner.class();
         // An owner's word that was overwritten is of no class.
-        if class < SHORT_CLASSES && self.slot().caches.owner(class) == owner.0.into() {
+        if class < SHORT_CLASSES && self.slot().caches.owner(class) == owner.0 {
             let class = usize::from(class);
             if let Some(due) = self.spill(class, Caches::half(class)) {
                 settle(due);
@@ -133,9 +133,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
                 len -= 1;
                 let granule = caches.get(class, len).granule;
                 // What was overwritten is nobody's.
-                let own = |&(_, superblock): &(u32, &Superblock)| {
-                    u64::from(superblock.owner().0) == owner
-                };
+                let own = |&(_, superblock): &(u32, &Superblock)| superblock.owner().0 == owner;
                 if let Some((index, superblock)) = pool.first_of(granule).filter(own) {
                     let is_due = superblock.free_slot(pool.position(index, granule));
                     spilled = is_due.then_some(Due(granule));
@@ -153,7 +151,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
     fn spill_words(
         self,
         class: usize,
-        owner: u64,
+        owner: u32,
         len: &mut usize,
         keep: usize,
         place: impl Fn(usize) -> usize,
@@ -165,8 +163,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
             let granule = caches.get(class, *len - 1).granule;
             let superblock = superblocks.get(granule >> UNIT_GRANULES_SHIFT);
             // What was overwritten is nobody's.
-            let Some(superblock) = superblock.filter(|record| u64::from(record.owner().0) == owner)
-            else {
+            let Some(superblock) = superblock.filter(|record| record.owner().0 == owner) else {
                 *len -= 1;
                 continue;
             };

@@ -86,6 +86,40 @@ impl<'m> LiveBits<'m> {
         unsafe { &*self.0.as_ptr().cast::<AtomicU32>().add(granule / LIVE_BITS) }
     }
 
+    /// Clears a granule's bit, as the owner, and returns true, if it is set: one instruction of the processor does both.
+    ///
+    /// # Safety
+    /// As for [`word_unchecked`](Self::word_unchecked).
+    #[inline(always)]
+    pub(crate) unsafe fn clear_unchecked(self, granule: usize) -> bool {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a word of the records, as the caller says, that this thread alone writes; the bit's number is taken
+        // modulo 32.
+        unsafe {
+            core::arch::asm!(
+                "mov {word:e}, dword ptr [{words} + 4 * {index}]",
+                "btr {word:e}, {granule:e}",
+                "jnc {unset}",
+                "mov dword ptr [{words} + 4 * {index}], {word:e}",
+                word = out(reg) _,
+                words = in(reg) self.0.as_ptr(),
+                index = in(reg) granule / LIVE_BITS,
+                granule = in(reg) granule,
+                unset = label { return false },
+                options(nostack),
+            );
+            true
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        {
+            // SAFETY: as the caller says.
+            let word = unsafe { self.word_unchecked(granule) };
+            let (live, mask) = (word.load(Relaxed), 1 << (granule % LIVE_BITS));
+            word.store(live & !mask, Relaxed);
+            live & mask != 0
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn has(self, granule: usize) -> bool {
         let bit = (granule % LIVE_BITS) as u32;
