@@ -171,7 +171,14 @@ impl Caches {
     /// The owner word of the heap's superblocks of a class.
     #[inline(always)]
     pub(crate) fn owner(&self, class: u8) -> u32 {
-        // SAFETY: one of the bins, of this thread alone.
+        // SAFETY: this thread has the heap.
+        unsafe { (*self.bins.get())[usize::from(class)].owner }
+    }
+
+    /// The [owner word](Self::owner), found by the register by which the top is found after.
+    #[inline(always)]
+    pub(crate) fn owner_before_top(&self, class: u8) -> u32 {
+        // SAFETY: of one of the bins, of this thread alone.
         unsafe { (&raw const (*self.bin(class)).owner).read() }
     }
 

@@ -99,7 +99,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         // SAFETY: a heap that has kept something is one of a pool.
         let pool = unsafe { &*self.pool };
         pool.superblocks().get(first as usize)?.begin_segment(units as u32);
-        Some(pool.unit_start(first))
+        // SAFETY: a unit with a record is one of the arena, of which none begins at 0.
+        Some(unsafe { NonNull::new_unchecked(pool.place_of_unit(first)) })
     }
 
     /// Frees `block`, if it is a block in use of one of the heap's superblocks that has no returned slots to
@@ -143,7 +144,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         // SAFETY: as above; `NOTHING` has no granules.
         let front = unsafe { BufferPool::claim_of(self.pool, slot) }?.front();
         let class = Owner(front).class();
-        (front == self.slot().caches.owner(class)).then_some((class, slot))
+        (front == self.slot().caches.owner_before_top(class)).then_some((class, slot))
     }
 
     /// Makes `block` at least `size` bytes long, if [`free`](Self::free) would free it: where it is, or in a slot that the

@@ -373,10 +373,16 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         self.superblocks()[index as usize].position(granule.wrapping_sub(first))
     }
 
+    /// Returns where a unit begins: not at 0, if it is one of the arena, which does not wrap.
+    #[inline(always)]
+    pub(crate) fn place_of_unit(&self, index: u32) -> *mut u8 {
+        self.tables.base.0.wrapping_byte_add((index as usize) << UNIT_SHIFT)
+    }
+
     /// Returns the address of a unit.
     #[inline]
     pub(crate) fn unit_start(&self, index: u32) -> NonNull<u8> {
-        let start = self.tables.base.0.wrapping_byte_add((index as usize) << UNIT_SHIFT);
+        let start = self.place_of_unit(index);
         // Of a number beyond the arena, which only a record that was overwritten has, it is some pointer.
         NonNull::new(start).unwrap_or(NonNull::dangling())
     }
