@@ -41,8 +41,9 @@ const SMALL_CHUNKS: usize = 4;
 const THERE_BYTES: usize = CHUNK_BYTES / 4 * 5;
 
 /// Bytes of a huge page that may be without use when it comes, in a process of so many chunks: an eighth of their memory,
-/// but no more than seven eighths of the page. Who waits until it is full has paid for as many faults, and the last chunk of
-/// a process never is.
+/// but no more than seven eighths of the page. So no more than half of all chunks' memory is, as only the first
+/// [few](SMALL_CHUNKS) begin without one. Who waits until a chunk is full has paid for as many faults, and the last one of a
+/// process never is.
 fn unused_max(chunks: u64) -> usize {
     CHUNK_BYTES / 8 * chunks.clamp(1, 7) as usize
 }
