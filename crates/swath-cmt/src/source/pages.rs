@@ -392,6 +392,10 @@ impl ArenaPages {
             // Threads that share a chunk would each have a huge page zeroed at its first touch, of which one stays.
             // SAFETY: as above, of pages that hold nothing yet.
             unsafe { at.write_volatile(0) };
+        } else if advised && self.guards {
+            // Where a guard comes before the first touch there is no huge page: the last chunk has one.
+            // SAFETY: as above.
+            unsafe { at.wrapping_add(len - CHUNK_BYTES).write_volatile(0) };
         }
         self.publish(chunk, count, if advised { Chunk::Advised } else { Chunk::Small });
         if populate {
