@@ -11,7 +11,7 @@ use crate::heap::short::ShortRuns;
 use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::{BlockPlace, BufferPool};
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{LAYOUTS, SuperblockLayout, UNIT_BYTES, UNIT_GRANULES_SHIFT};
+use crate::superblock::class::{CLASSES, LAYOUTS, UNIT_BYTES, UNIT_GRANULES_SHIFT};
 use crate::superblock::live::LIVE_BITS;
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
@@ -185,8 +185,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         let address = block.addr().get();
         let (class, slot) = self.own(address)?;
         let len_bytes = len_in_unit(class)?;
-        // SAFETY: the pool is there, and has the slot.
-        let is_live = unsafe { &*self.pool }.live().has(slot.granule);
+        // SAFETY: the pool is there, and the slot lies in its arena.
+        let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
+        let is_live = word.load(Relaxed) >> (slot.granule % LIVE_BITS) & 1 != 0;
         is_live.then(|| place_of_slot(block, len_bytes))
     }
 
@@ -287,11 +288,24 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     }
 }
 
+/// Bytes of a class's slots, if its superblocks have one unit; else 0, as of any byte that is no class's number.
+static LENS_IN_UNIT: [u32; 1 << u8::BITS] = {
+    let mut lens = [0; 1 << u8::BITS];
+    let mut class = 0;
+    while class < CLASSES {
+        if LAYOUTS[class].units == 1 {
+            lens[class] = LAYOUTS[class].size;
+        }
+        class += 1;
+    }
+    lens
+};
+
 /// Bytes of a slot of a class, if its superblocks have one unit.
 #[inline(always)]
 fn len_in_unit(class: u8) -> Option<usize> {
-    let SuperblockLayout { size, units, .. } = *LAYOUTS.get(usize::from(class))?;
-    (units == 1).then_some(size as usize)
+    let len = LENS_IN_UNIT[usize::from(class)];
+    (len != 0).then_some(len as usize)
 }
 
 /// The place of a slot of so many bytes in a superblock of one unit.
@@ -299,7 +313,9 @@ fn len_in_unit(class: u8) -> Option<usize> {
 fn place_of_slot(block: NonNull<u8>, len_bytes: usize) -> BlockPlace {
     // The arena lies at a multiple of a unit.
     let is_first = block.addr().get() % UNIT_BYTES < len_bytes;
-    let before = NonNull::new(block.as_ptr().wrapping_sub(len_bytes)).filter(|_| !is_first);
+    // SAFETY: what begins so far behind a unit's first byte has a byte of the unit before it, and no unit begins at 0.
+    let before = || unsafe { NonNull::new_unchecked(block.as_ptr().wrapping_sub(len_bytes)) };
+    let before = (!is_first).then(before);
     BlockPlace { len_bytes, is_segment: false, before }
 }
 

@@ -38,6 +38,7 @@ const MODULES: &[&str] = &[
     "crates/swath-cmt/src/process/state.rs",
     "crates/swath-cmt/src/process/thread.rs",
     "crates/swath-cmt/src/process/words.rs",
+    "crates/swath-cmt/src/process/zero.rs",
     "crates/swath-cmt/src/report.rs",
     "crates/swath-cmt/src/reserve/grow.rs",
     "crates/swath-cmt/src/reserve/stock.rs",
