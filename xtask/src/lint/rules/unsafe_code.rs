@@ -94,6 +94,7 @@ const MODULES: &[&str] = &[
     "crates/swath-pool/src/heap/cache.rs",
     "crates/swath-pool/src/heap/front.rs",
     "crates/swath-pool/src/heap/local.rs",
+    "crates/swath-pool/src/heap/reach.rs",
     "crates/swath-pool/src/heap/segment.rs",
     "crates/swath-pool/src/heap/slot.rs",
     "crates/swath-pool/src/heap/spill.rs",
