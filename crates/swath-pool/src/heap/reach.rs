@@ -1,4 +1,4 @@
-//! How a front comes to what it reads of its pool.
+//! The way from a front to what it reads of its pool.
 
 use lock_api::RawMutex;
 
