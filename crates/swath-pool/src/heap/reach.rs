@@ -23,7 +23,7 @@ pub unsafe trait Reach<'m, L, S>: Copy {
     /// The pool's memory is there, if only as zeroes.
     unsafe fn offset_of(self, address: usize) -> usize;
 
-    /// Returns true if the arena has so many granules and one more.
+    /// Returns true if a granule of this number is one of the arena's.
     ///
     /// # Safety
     /// As for [`offset_of`](Self::offset_of).
