@@ -73,7 +73,7 @@ extern "C" fn allocate_hardened(size: usize) -> *mut u8 {
     if let Some(thread) = own_hardened()
         && let Some(block) = thread.allocate_short(size)
     {
-        if thread.count_slow_call() {
+        if thread.count_hardened_call() {
             purge_if_due();
         }
         return block.as_ptr();
@@ -337,7 +337,7 @@ unsafe extern "C" fn free_hardened(block: *mut u8) {
         // SAFETY: as the caller says.
         && let Some(freed) = unsafe { thread.free_short(own) }
     {
-        if thread.count_slow_call() {
+        if thread.count_hardened_call() {
             purge_if_due();
         }
         if let Err(error) = freed {

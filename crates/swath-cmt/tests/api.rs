@@ -178,7 +178,7 @@ fn safe_calls_with_anything_are_refused() {
 }
 
 /// A process that grows gets the huge page of a chunk before all of it is used, the more so the more it has: the first at
-/// seven eighths, the fourth at half.
+/// seven eighths, the second at three quarters, and the third with its first unit, as the process has used much by then.
 #[test]
 fn a_growing_process_gets_its_huge_pages_early() {
     alone("a_growing_process_gets_its_huge_pages_early", || {
@@ -201,17 +201,37 @@ fn a_growing_process_gets_its_huge_pages_early() {
             (0, 2 * MIB),
             "the first by three quarters"
         );
-        for (held, thp, small) in [(4, 2, 2), (6, 4, 2), (8, 6, 2)] {
+        for (held, thp, small) in [(4, 2, 2), (6, 6, 0), (8, 8, 0)] {
             fill(held * MIB - MIB * 3 / 2);
             let has = (stats().thp_bytes, stats().small_bytes);
             assert_eq!(has, (thp * MIB, small * MIB), "{held} MiB less one and a half");
         }
-        fill(7 * MIB + MIB / 2);
-        assert_eq!(
-            (stats().thp_bytes, stats().small_bytes),
-            (8 * MIB, 0),
-            "the last by three quarters"
-        );
+    });
+}
+
+/// A process that uses little of each of its first chunks has no huge page, and those of these chunks once it has seven.
+#[test]
+fn the_first_chunks_get_their_huge_pages_in_time() {
+    alone("the_first_chunks_get_their_huge_pages_in_time", || {
+        const MIB: u64 = 1 << 20;
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            return println!("skipped: a kernel without transparent huge pages");
+        }
+        let options = Options { hugetlb: Hugetlb::Never, ..Options::default() };
+        swath_cmt::begin_with(options).expect("a pool");
+        let has = || (swath_cmt::stats().thp_bytes, swath_cmt::stats().small_bytes);
+        // Segments of a unit, of each of which so many bytes are used.
+        let fill = |chunks: u64, used: usize| {
+            while has().0 + has().1 < chunks * 2 * MIB {
+                Block::fill(swath_cmt::allocate(60_000).expect("memory"), used, 1);
+            }
+        };
+        fill(4, 16 << 10);
+        assert_eq!(has(), (0, 8 * MIB), "a quarter of each is used");
+        fill(5, 16 << 10);
+        assert_eq!(has(), (2 * MIB, 8 * MIB), "the fifth is whole");
+        fill(8, 60_000);
+        assert_eq!(has(), (16 * MIB, 0), "each may have seven eighths without use by now");
     });
 }
 

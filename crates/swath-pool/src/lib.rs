@@ -11,6 +11,7 @@ mod superblock;
 pub use error::{BufferAllocateError, BufferFreeError, BufferPoolError, BufferResizeError};
 pub use heap::front::{Freed, Front, Unplaced};
 pub use heap::local::LocalHeap;
+pub use heap::reach::Reach;
 pub use heap::slot::HeapSlot;
 pub use heap::spill::Due;
 pub use options::BufferOptions;

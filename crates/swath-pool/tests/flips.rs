@@ -135,7 +135,7 @@ impl Aged {
         };
         // Of the tables of slots only those in use: the others are written before they are read.
         let all = matches!(kind, Kind::Head | Kind::Dirty | Kind::Heap);
-        let used = |unit: &usize| all || owner(unit) & 3 == 1;
+        let used = |unit: &usize| all || owner(unit) >> 8 & 3 == 1;
         let part = |start: usize, count: usize, record: usize, from: usize, to: usize| {
             let records = (0..count).filter(used).map(|index| start + index * record);
             records.flat_map(move |at| (at + from..at + to).step_by(8)).collect()
@@ -147,7 +147,11 @@ impl Aged {
             Kind::Free => part(tables.superblocks, UNITS, superblock, 96, 96 + 512),
             Kind::Returned => part(tables.returned, UNITS, size_of::<Returned>(), 0, 1024),
             Kind::Live => part(tables.live, UNITS, size_of::<Live>(), 0, 512),
-            Kind::Claim => part(tables.claims, UNITS, size_of::<Claim>(), 0, 8),
+            // Of two in a word of 64 bits.
+            Kind::Claim => {
+                let at = |unit: usize| tables.claims + unit * size_of::<Claim>();
+                (0..UNITS).filter(used).map(|unit| at(unit) / 8 * 8).collect()
+            }
             Kind::Dirty => part(tables.dirty, 1, 8, 0, 8 * dirty_words(UNITS)),
             Kind::Heap => part(tables.heaps, 2, size_of::<HeapSlot>(), 0, size_of::<HeapSlot>()),
         }

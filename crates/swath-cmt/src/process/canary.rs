@@ -51,6 +51,8 @@ pub(crate) struct Kept {
 #[derive(Clone, Copy)]
 pub(crate) struct Canary {
     key: u64,
+    /// Eight of the bytes that fill, made of the key.
+    fill: u64,
 }
 
 impl Canary {
@@ -61,7 +63,7 @@ impl Canary {
         let random = NonNull::new(core::ptr::with_exposed_provenance_mut::<u64>(random));
         // SAFETY: 16 bytes at any alignment.
         let key = random.map_or(0, |random| unsafe { random.read_unaligned() });
-        Self { key }
+        Self { key, fill: u64::from((key >> 40) as u8 | 1) * 0x0101_0101_0101_0101 }
     }
 
     /// The canary with these lower bits at an address.
@@ -69,11 +71,6 @@ impl Canary {
         let mixed = address as u64 ^ self.key ^ u64::from(low).rotate_left(29);
         let high = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32 << 32;
         high | u64::from(low ^ self.key as u32)
-    }
-
-    /// Eight of the bytes that fill.
-    fn fill(self) -> u64 {
-        u64::from((self.key >> 40) as u8 | 1) * 0x0101_0101_0101_0101
     }
 
     /// The last word of a block's place.
@@ -99,11 +96,11 @@ impl Canary {
             match slack {
                 0..8 => {
                     let theirs = Self::theirs(slack);
-                    last.write(last.read() & theirs | self.fill() & !theirs);
+                    last.write(last.read() & theirs | self.fill & !theirs);
                 }
                 8..=16 => {
-                    first.write_unaligned(self.fill());
-                    last.write(self.fill());
+                    first.write_unaligned(self.fill);
+                    last.write(self.fill);
                 }
                 17.. => self.fill_long(first.cast(), slack),
             }
@@ -188,8 +185,8 @@ impl Canary {
         // SAFETY: in the block, whose memory is the kernel's: there are no bytes that were never written.
         unsafe {
             match slack {
-                0..8 => (last.read() ^ self.fill()) & !Self::theirs(slack) == 0,
-                8..=16 => first.read_unaligned() ^ self.fill() | last.read() ^ self.fill() == 0,
+                0..8 => (last.read() ^ self.fill) & !Self::theirs(slack) == 0,
+                8..=16 => first.read_unaligned() ^ self.fill | last.read() ^ self.fill == 0,
                 17.. => self.is_long_filled(first.cast(), slack),
             }
         }
@@ -226,7 +223,7 @@ impl Canary {
     #[inline(never)]
     unsafe fn fill_long(self, from: NonNull<u8>, slack: usize) {
         // SAFETY: as the caller says.
-        unsafe { from.write_bytes(self.fill() as u8, slack.min(FILLED_MAX)) };
+        unsafe { from.write_bytes(self.fill as u8, slack.min(FILLED_MAX)) };
     }
 
     /// # Safety
@@ -236,7 +233,7 @@ impl Canary {
     unsafe fn is_long_filled(self, from: NonNull<u8>, slack: usize) -> bool {
         // SAFETY: as the caller says; written when the block was allocated.
         let filled = unsafe { core::slice::from_raw_parts(from.as_ptr(), slack.min(FILLED_MAX)) };
-        filled.iter().all(|&byte| byte == self.fill() as u8)
+        filled.iter().all(|&byte| byte == self.fill as u8)
     }
 }
 

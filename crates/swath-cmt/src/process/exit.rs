@@ -9,7 +9,7 @@ use crate::process::words::{self, ENDED};
 
 /// Ends the heap of a thread that ends: the destructor of the process's key.
 pub(crate) unsafe extern "C" fn thread_ends(place: *mut c_void) {
-    words::set(ENDED, words::nobodys(), words::no_pool());
+    words::set(ENDED, words::nobodys(), words::no_pool(), words::NO_TABLES);
     let Some(place) = NonNull::new(place.cast::<Thread>()) else { return };
     // SAFETY: what `own::enter` wrote for this thread, which does not find it any more.
     let mut thread = unsafe { place.read() };

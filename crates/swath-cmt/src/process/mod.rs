@@ -17,3 +17,4 @@ pub(crate) mod own;
 pub(crate) mod state;
 pub(crate) mod thread;
 pub(crate) mod words;
+pub(crate) mod zero;

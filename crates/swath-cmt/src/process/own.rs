@@ -9,19 +9,19 @@ use crate::lock::Futex;
 use crate::process::begin::process;
 use crate::process::state::Process;
 use crate::process::thread::{Local, Thread};
-use crate::process::words::{self, ENDED};
+use crate::process::words::{self, ENDED, OwnReach};
 use crate::source::backing::Backing;
 
 /// The front of a thread's heap.
-pub(crate) type OwnFront = Front<'static, 'static, Futex, Backing>;
+pub(crate) type OwnFront = Front<'static, 'static, Futex, Backing, OwnReach>;
 
 /// Returns the front of the thread's heap, which serves nothing if the thread has none or is hardened.
 #[inline(always)]
 pub(crate) fn own_front() -> OwnFront {
-    let (heap, pool) = words::heap_and_pool();
+    let (heap, reach) = words::heap_and_reach();
     // SAFETY: `enter` put the heap there, with its pool; only this thread uses it, and it
     // is there until the word is nobody's again; callers keep it for one call.
-    unsafe { Front::new(pool, heap) }
+    unsafe { Front::new(reach, heap) }
 }
 
 /// Returns the thread's heap, if it has one and is not hardened.
@@ -87,12 +87,12 @@ fn enter(process: &'static Process) -> Option<NonNull<Thread>> {
     // SAFETY: written just now.
     let heap = unsafe { place.as_ref() };
     // Of a hardened thread no call is the front's.
-    let (slot, pool) = if heap.is_hardened() {
-        (words::nobodys(), words::no_pool())
+    let (slot, pool, tables) = if heap.is_hardened() {
+        (words::nobodys(), words::no_pool(), words::NO_TABLES)
     } else {
-        (heap.heap.as_raw(), &raw const process.pool)
+        (heap.heap.as_raw(), &raw const process.pool, process.pool.table_words())
     };
-    words::set(place.as_ptr().expose_provenance(), slot, pool);
+    words::set(place.as_ptr().expose_provenance(), slot, pool, tables);
     // Only from now on: it may allocate.
     // SAFETY: the key was made before the process began.
     unsafe { libc::pthread_setspecific(process.key, place.as_ptr().cast()) };

@@ -12,6 +12,7 @@ use swath_pool::{
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::lock::Futex;
 use crate::process::canary::{CANARY_BYTES, Canary, Kept, Origin};
+use crate::process::zero;
 use crate::source::backing::Backing;
 use crate::source::chunk::CHUNK_BYTES;
 
@@ -82,6 +83,23 @@ impl Waiting {
         self.ring[place].write(freed);
         self.held += 1;
         self.bytes += freed.len_bytes;
+    }
+
+    /// Adds a block in the place of the one that waited longest, which it returns, if the ring is full and so many bytes may wait.
+    #[inline(always)]
+    fn exchange(&mut self, freed: Freed) -> Option<Freed> {
+        let is_full = self.held == self.ring.len();
+        let place = self.ring.get_mut(self.oldest).filter(|_| is_full)?;
+        // SAFETY: written, as the invariant says.
+        let oldest = unsafe { place.assume_init() };
+        let bytes = self.bytes - oldest.len_bytes + freed.len_bytes;
+        if bytes > WAITING_BYTES_MAX {
+            return None;
+        }
+        place.write(freed);
+        self.bytes = bytes;
+        self.oldest = self.place(1);
+        Some(oldest)
     }
 
     fn pop(&mut self) -> Option<Freed> {
@@ -275,9 +293,26 @@ impl Thread {
     /// Counts a slow call, and returns true if it is time to look at the clock: after some of them, or one
     /// for a long block.
     pub(crate) fn count_slow_call(&mut self) -> bool {
+        if self.is_hardened() {
+            return self.count_hardened_call();
+        }
+        self.count_call(CALLS_PER_CLOCK)
+    }
+
+    /// Counts a call as [`count_slow_call`](Self::count_slow_call) does, of a hardened thread.
+    #[inline(always)]
+    pub(crate) fn count_hardened_call(&mut self) -> bool {
+        self.count_call(HARDENED_CALLS_PER_CLOCK)
+    }
+
+    #[inline(always)]
+    fn count_call(&mut self, calls: u32) -> bool {
         self.slow_calls = self.slow_calls.wrapping_add(1);
-        let calls = if self.is_hardened() { HARDENED_CALLS_PER_CLOCK } else { CALLS_PER_CLOCK };
-        core::mem::take(&mut self.had_long) || self.slow_calls & (calls - 1) == 0
+        let is_time = self.had_long || self.slow_calls & (calls - 1) == 0;
+        if is_time {
+            self.had_long = false;
+        }
+        is_time
     }
 
     /// Frees a block, after its time in the quarantine if there is one.
@@ -344,7 +379,11 @@ impl Thread {
         };
         let rest = user_bytes.saturating_sub(faulting);
         // SAFETY: as above; behind what faults.
-        unsafe { block.byte_add(user_bytes - rest).write_bytes(0, rest) };
+        unsafe { zero::write(block.byte_add(user_bytes - rest), rest) };
+        let freed = Freed { block, len_bytes, user_bytes, faulting };
+        if let Some(oldest) = self.waiting.exchange(freed) {
+            return self.let_go(oldest);
+        }
         let mut found = Ok(());
         while self.waiting.held == self.waiting.ring.len()
             || self.waiting.bytes + len_bytes > WAITING_BYTES_MAX
@@ -352,7 +391,7 @@ impl Thread {
             let Some(oldest) = self.waiting.pop() else { break };
             found = found.and(self.let_go(oldest));
         }
-        self.waiting.push(Freed { block, len_bytes, user_bytes, faulting });
+        self.waiting.push(freed);
         found
     }
 
@@ -363,13 +402,9 @@ impl Thread {
             unsafe { self.heap.pool().guard_segment(freed.block, false) };
         }
         let rest = freed.user_bytes.saturating_sub(freed.faulting);
-        // SAFETY: as above, and zeroed since.
-        let bytes = unsafe {
-            slice::from_raw_parts(freed.block.as_ptr().add(freed.user_bytes - rest), rest)
-        };
-        let (words, rest) = bytes.as_chunks::<8>();
-        let written = words.iter().fold(0, |all, &word| all | u64::from_ne_bytes(word));
-        let is_zero = rest.iter().fold(written, |all, &byte| all | u64::from(byte)) == 0;
+        // SAFETY: as above; behind what faults.
+        let is_zero =
+            unsafe { zero::is_there(freed.block.byte_add(freed.user_bytes - rest), rest) };
         // SAFETY: it was in use until it began to wait, and nothing uses it.
         unsafe { self.heap.free(freed.block) }?;
         if is_zero {

@@ -33,14 +33,19 @@ const ORDER_POOLED_MAX: usize = 64;
 const PURGE_CHUNKS: usize = 32;
 
 /// A process that uses no more chunks than these gets the pages of a chunk as it uses them, and a huge page
-/// once enough of them are there.
-const SMALL_CHUNKS: u64 = 4;
+/// once enough of them are there; but no chunk begins so once it has used [`THERE_BYTES`].
+const SMALL_CHUNKS: usize = 4;
+
+/// Memory with pages of a process that uses much, in all chunks: of the next one, each page by a fault of its own would take
+/// longer than what a huge page may leave without use is worth.
+const THERE_BYTES: usize = CHUNK_BYTES / 4 * 5;
 
 /// Bytes of a huge page that may be without use when it comes, in a process of so many chunks: an eighth of their memory,
-/// but no more than half of the page. Who waits until it is full has paid for as many faults, and the last chunk of a
+/// but no more than seven eighths of the page. So no more than half of all chunks' memory is, as only the first
+/// [few](SMALL_CHUNKS) begin without one. Who waits until a chunk is full has paid for as many faults, and the last one of a
 /// process never is.
 fn unused_max(chunks: u64) -> usize {
-    CHUNK_BYTES / 8 * chunks.clamp(1, SMALL_CHUNKS) as usize
+    CHUNK_BYTES / 8 * chunks.clamp(1, 7) as usize
 }
 
 /// Units that are made usable at once then.
@@ -290,6 +295,14 @@ impl ArenaPages {
         }
     }
 
+    /// Returns true if chunks have so many pages that the process [uses much](THERE_BYTES). O(p) for p pages of them.
+    fn are_used(&self, chunks: Range<usize>) -> bool {
+        let usable = chunks.filter(|&chunk| self.of(chunk).is_some());
+        // SAFETY: a chunk of the arena.
+        let there = usable.map(|chunk| unsafe { resident(self.address(chunk)) });
+        there.sum::<usize>() >= THERE_BYTES
+    }
+
     /// Makes whole chunks, of which nothing is in use and which nobody else acquires or changes, reserved
     /// addresses again. Those that the kernel leaves are zero.
     pub(crate) fn purge(&self, from: usize, to: usize) {
@@ -353,10 +366,12 @@ impl ArenaPages {
                 return Some(placed);
             }
         }
-        // Those before are as full as they will be for now.
-        (chunk.saturating_sub(SMALL_CHUNKS as usize)..chunk)
+        // Those before are as full as they will be for now; the first ones may have been left as a small process's.
+        let before = chunk.saturating_sub(SMALL_CHUNKS)..chunk;
+        (0..SMALL_CHUNKS.min(before.start))
+            .chain(before.clone())
             .for_each(|before| self.make_huge_if_used(before));
-        if !whole && self.usable.load(Relaxed) < SMALL_CHUNKS {
+        if !whole && self.usable.load(Relaxed) < SMALL_CHUNKS as u64 && !self.are_used(before) {
             if self.claim(chunk, 1, Chunk::Reserved) == 1 {
                 self.guarded[chunk].store(u32::MAX, Relaxed);
                 self.publish(chunk, 1, Chunk::Pieces);
@@ -377,6 +392,10 @@ impl ArenaPages {
             // Threads that share a chunk would each have a huge page zeroed at its first touch, of which one stays.
             // SAFETY: as above, of pages that hold nothing yet.
             unsafe { at.write_volatile(0) };
+        } else if advised && self.guards {
+            // Where a guard comes before the first touch there is no huge page: the last chunk has one.
+            // SAFETY: as above.
+            unsafe { at.wrapping_add(len - CHUNK_BYTES).write_volatile(0) };
         }
         self.publish(chunk, count, if advised { Chunk::Advised } else { Chunk::Small });
         if populate {

@@ -118,6 +118,18 @@ pub(crate) struct CachedSlot {
     pub(crate) address: usize,
 }
 
+/// What a heap knows of a class: both words are found by one register.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Bin {
+    /// The owner word of the heap's superblocks.
+    owner: u32,
+    /// Bytes from the first entry of all to the class's top one, for which 16 bits have room. A word of 32, read once
+    /// by a call and written once, as every call waits for what the one before wrote: a processor passes 16 bits, or a
+    /// sum made in memory, on later.
+    top: u32,
+}
+
 /// The caches of one heap.
 ///
 /// Invariants: a class's entries from its lowest to its top are slots of the heap's superblocks of that
@@ -125,12 +137,7 @@ pub(crate) struct CachedSlot {
 #[repr(C)]
 pub(crate) struct Caches {
     entries: UnsafeCell<[u64; CACHE_BYTES / 8]>,
-    /// For each class the owner word of the heap's superblocks.
-    owners: UnsafeCell<[u64; BINS]>,
-    /// For each class the bytes from the first entry of all to its top one, for which 16 bits have room. Words of 32, each
-    /// read once by a call and written once, as every call waits for what the one before wrote: a processor passes 16 bits,
-    /// or a sum made in memory, on later.
-    tops: UnsafeCell<[u32; BINS]>,
+    bins: UnsafeCell<[Bin; BINS]>,
     /// The granule of the slot that was last put back as the first free one of its word. Any number may stand here.
     last: UnsafeCell<usize>,
 }
@@ -144,8 +151,7 @@ impl Caches {
     pub(crate) const fn new() -> Self {
         Self {
             entries: UnsafeCell::new([0; CACHE_BYTES / 8]),
-            owners: UnsafeCell::new([0; BINS]),
-            tops: UnsafeCell::new([0; BINS]),
+            bins: UnsafeCell::new([Bin { owner: 0, top: 0 }; BINS]),
             last: UnsafeCell::new(0),
         }
     }
@@ -155,18 +161,34 @@ impl Caches {
         for class in 0..BINS {
             let place = PLACES.get(class);
             // No superblock has the owner word of a class that is none.
-            let owner = place.map_or(u64::MAX, |_| owner(class).0.into());
+            let owner = place.map_or(u32::MAX, |_| owner(class).0);
+            let top = place.map_or(0, |place| place.below).into();
             // SAFETY: this thread has the heap.
-            unsafe { (*self.owners.get())[class] = owner };
-            self.set_top(class as u8, place.map_or(0, |place| place.below));
+            unsafe { (*self.bins.get())[class] = Bin { owner, top } };
         }
     }
 
     /// The owner word of the heap's superblocks of a class.
     #[inline(always)]
-    pub(crate) fn owner(&self, class: u8) -> u64 {
+    pub(crate) fn owner(&self, class: u8) -> u32 {
         // SAFETY: this thread has the heap.
-        unsafe { (*self.owners.get())[usize::from(class)] }
+        unsafe { (*self.bins.get())[usize::from(class)].owner }
+    }
+
+    /// The [owner word](Self::owner), found by the register by which the top is found after.
+    #[inline(always)]
+    pub(crate) fn owner_before_top(&self, class: u8) -> u32 {
+        // SAFETY: of one of the bins, of this thread alone.
+        unsafe { (&raw const (*self.bin(class)).owner).read() }
+    }
+
+    /// The bin of a class.
+    #[inline(always)]
+    fn bin(&self, class: u8) -> *mut Bin {
+        // The place of all is the constant, and what the class adds is in the register.
+        let base = ptr::from_ref(self).cast_mut().cast::<Bin>();
+        let from = in_register(base.wrapping_add(usize::from(class)));
+        from.wrapping_byte_add(offset_of!(Self, bins))
     }
 
     /// The word of a class's top.
@@ -178,12 +200,8 @@ impl Caches {
     /// A top as an atomic word, though no other thread is here: so that a compiler neither narrows a load nor does it twice.
     #[inline(always)]
     fn top_word(&self, class: u8) -> &AtomicU32 {
-        // The place of all is the constant, and what the class adds is in the register.
-        let base = ptr::from_ref(self).cast_mut().cast::<u32>();
-        let from = in_register(base.wrapping_add(usize::from(class)));
-        let top = from.wrapping_byte_add(offset_of!(Self, tops));
-        // SAFETY: one of the tops, of this thread alone.
-        unsafe { AtomicU32::from_ptr(top) }
+        // SAFETY: of one of the bins, of this thread alone.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.bin(class)).top) }
     }
 
     /// Where a class's top entry lies. Of a top that was overwritten it is some place.
@@ -195,7 +213,7 @@ impl Caches {
     #[inline(always)]
     fn set_top(&self, class: u8, top: u16) {
         // SAFETY: this thread has the heap.
-        unsafe { (*self.tops.get())[usize::from(class)] = top.into() };
+        unsafe { (*self.bins.get())[usize::from(class)].top = top.into() };
     }
 
     /// The top entry was taken, of a class whose top has this [word](Self::whole_top).
@@ -484,7 +502,7 @@ mod tests {
     fn only_classes_have_an_owner_and_a_place() {
         let caches = begun();
         for class in 0..BINS {
-            let owner = if class < CLASSES { OWNER.0.into() } else { u64::MAX };
+            let owner = if class < CLASSES { OWNER.0 } else { u32::MAX };
             assert_eq!(caches.owner(class as u8), owner, "class {class}");
         }
         let entries = |size: usize| PLACES[class_of(size)].entries;

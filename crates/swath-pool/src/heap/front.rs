@@ -2,17 +2,22 @@
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use lock_api::RawMutex;
 
 use crate::heap::cache::{CachedSlot, short_class};
+use crate::heap::reach::Reach;
 use crate::heap::short::ShortRuns;
 use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::{BlockPlace, BufferPool};
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{LAYOUTS, SuperblockLayout, UNIT_BYTES, UNIT_GRANULES_SHIFT};
-use crate::superblock::live::LIVE_BITS;
+use crate::superblock::claim::Claim;
+use crate::superblock::class::{
+    CLASSES, GRANULE_SHIFT, LAYOUTS, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT,
+};
+use crate::superblock::live::{LIVE_BITS, clear, word_of};
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
 
@@ -21,30 +26,67 @@ use crate::superblock::record::Superblock;
 /// A thread's local storage may have one before there is a heap or a pool: [`HeapSlot::NOBODYS`] is
 /// one that serves and takes nothing.
 #[repr(C)]
-pub struct Front<'p, 'm, L: RawMutex, S: SegmentSource> {
+pub struct Front<'p, 'm, L: RawMutex, S: SegmentSource, R = *const BufferPool<'m, L, S>> {
     slot: NonNull<HeapSlot>,
-    pub(crate) pool: *const BufferPool<'m, L, S>,
+    reach: R,
     borrowed: PhantomData<&'p BufferPool<'m, L, S>>,
 }
 
-impl<L: RawMutex, S: SegmentSource> Clone for Front<'_, '_, L, S> {
+impl<L: RawMutex, S: SegmentSource, R: Copy> Clone for Front<'_, '_, L, S, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<L: RawMutex, S: SegmentSource> Copy for Front<'_, '_, L, S> {}
+impl<L: RawMutex, S: SegmentSource, R: Copy> Copy for Front<'_, '_, L, S, R> {}
 
-impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
+impl<'m, L: RawMutex, S: SegmentSource, R: Reach<'m, L, S>> Front<'_, 'm, L, S, R> {
     /// Returns the front of the heap in `slot`.
     ///
     /// # Safety
-    /// While this is used: the slot is that of a heap of the pool, which only this thread uses, or
+    /// While this is used: the slot is that of a heap of the pool that is reached, which only this thread uses, or
     /// [`NOBODYS`](HeapSlot::NOBODYS), in which case the pool may be [`BufferPool::NOTHING`], too.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn new(pool: *const BufferPool<'m, L, S>, slot: NonNull<HeapSlot>) -> Self {
-        Self { slot, pool, borrowed: PhantomData }
+    pub unsafe fn new(reach: R, slot: NonNull<HeapSlot>) -> Self {
+        Self { slot, reach, borrowed: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn pool(self) -> *const BufferPool<'m, L, S> {
+        self.reach.pool()
+    }
+
+    /// Returns the granule that begins at an address, as an entry of a cache; outside the arena if none does.
+    #[inline(always)]
+    fn cached_slot(self, address: usize) -> CachedSlot {
+        // SAFETY: the pool is there, as `new` says, or is `NOTHING`, which has some first byte.
+        let offset = unsafe { self.reach.offset_of(address) };
+        CachedSlot { granule: offset.rotate_right(GRANULE_SHIFT), address }
+    }
+
+    /// Returns the claim to the unit in which a slot lies, if that is in the arena: a multiplication, or a wait for the
+    /// granule's number, would be in the way from a free to the next allocation, which takes what was freed.
+    #[inline(always)]
+    fn claim(self, slot: CachedSlot) -> Option<&'m Claim> {
+        // SAFETY: as for `cached_slot`; `NOTHING` has no granules.
+        if !unsafe { self.reach.has_granule(slot.granule) } {
+            return None;
+        }
+        // SAFETY: as above.
+        let zero = unsafe { self.reach.claim_zero() };
+        // SAFETY: a pool with granules is one, with a claim for each unit of so many granules.
+        Some(unsafe { &*zero.wrapping_add(slot.address >> UNIT_SHIFT) })
+    }
+
+    /// Returns the word of live bits of a granule.
+    ///
+    /// # Safety
+    /// It lies in the arena.
+    #[inline(always)]
+    unsafe fn live_word(self, granule: usize) -> &'m AtomicU32 {
+        // SAFETY: a pool with granules is one; and as the caller says.
+        unsafe { word_of(self.reach.live(), granule) }
     }
 
     /// Returns true if it is that of the heap in `slot`.
@@ -75,17 +117,16 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         let top = whole as u16;
         // The block is what was read, for which it need not wait that the two were found to say the same.
         let address = caches.address_at(top);
-        // SAFETY: the pool is there, as `new` says, or is `NOTHING`, which has some first byte.
-        let slot = unsafe { BufferPool::cached_slot_of(self.pool, address) };
+        let slot = self.cached_slot(address);
         if caches.granule_at(top) != slot.granule {
             return None;
         }
         // SAFETY: a granule of the arena: its address was written with it, in a cache of a heap of the pool.
-        let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
+        let word = unsafe { self.live_word(slot.granule) };
         word.store(word.load(Relaxed) | 1 << (slot.granule % LIVE_BITS), Relaxed);
         caches.pop_from(class, whole);
         // SAFETY: as above: no granule of the arena lies at address 0.
-        Some(unsafe { NonNull::new_unchecked(BufferPool::place_at(self.pool, address)) })
+        Some(unsafe { NonNull::new_unchecked(self.reach.place_at(address)) })
     }
 
     /// Allocates `size` bytes, more than the longest slot's, at a multiple of 16: a segment that the heap has kept, if
@@ -97,13 +138,14 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         let units = size.wrapping_add(UNIT_BYTES - 1) / UNIT_BYTES;
         let first = self.slot().kept.short.take(units)?;
         // SAFETY: a heap that has kept something is one of a pool.
-        let pool = unsafe { &*self.pool };
+        let pool = unsafe { &*self.pool() };
         pool.superblocks().get(first as usize)?.begin_segment(units as u32);
-        Some(pool.unit_start(first))
+        // SAFETY: a unit with a record is one of the arena, of which none begins at 0.
+        Some(unsafe { NonNull::new_unchecked(pool.place_of_unit(first)) })
     }
 
     /// Frees `block`, if it is a block in use of one of the heap's superblocks that has no returned slots to
-    /// collect: 34 instructions. Any pointer may be tried.
+    /// collect: 32 instructions. Any pointer may be tried.
     ///
     /// # Safety
     /// The block is not used after, if it was freed.
@@ -138,12 +180,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     /// to collect.
     #[inline(always)]
     fn own(self, address: usize) -> Option<(u8, CachedSlot)> {
-        // SAFETY: as for `take`.
-        let slot = unsafe { BufferPool::cached_slot_of(self.pool, address) };
-        // SAFETY: as above; `NOTHING` has no granules.
-        let front = unsafe { BufferPool::claim_of(self.pool, slot) }?.front();
-        let class = Owner(front as u32).class();
-        (front == self.slot().caches.owner(class)).then_some((class, slot))
+        let slot = self.cached_slot(address);
+        let front = self.claim(slot)?.front();
+        let class = Owner(front).class();
+        (front == self.slot().caches.owner_before_top(class)).then_some((class, slot))
     }
 
     /// Makes `block` at least `size` bytes long, if [`free`](Self::free) would free it: where it is, or in a slot that the
@@ -155,7 +195,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     pub unsafe fn resize(self, block: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
         let (class, slot) = self.own(block.addr().get())?;
         // SAFETY: the pool is there, and has the slot.
-        if !unsafe { &*self.pool }.live().has(slot.granule) {
+        if !unsafe { &*self.pool() }.live().has(slot.granule) {
             return None;
         }
         let old = LAYOUTS.get(usize::from(class))?.size as usize;
@@ -184,8 +224,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
         let address = block.addr().get();
         let (class, slot) = self.own(address)?;
         let len_bytes = len_in_unit(class)?;
-        // SAFETY: the pool is there, and has the slot.
-        let is_live = unsafe { &*self.pool }.live().has(slot.granule);
+        // SAFETY: the pool is there, and the slot lies in its arena.
+        let word = unsafe { self.live_word(slot.granule) };
+        let is_live = word.load(Relaxed) >> (slot.granule % LIVE_BITS) & 1 != 0;
         is_live.then(|| place_of_slot(block, len_bytes))
     }
 
@@ -205,19 +246,18 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     /// As for [`free`](Self::free).
     #[inline(always)]
     pub unsafe fn free_shared(self, block: *mut u8) -> Freed {
-        // SAFETY: as for `take`.
-        let slot = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) };
-        // SAFETY: as above; `NOTHING` has no granules.
-        let superblock = unsafe { BufferPool::superblock_at(self.pool, slot.granule) };
+        let slot = self.cached_slot(block.addr());
+        // SAFETY: as for `cached_slot`; `NOTHING` has no granules.
+        let superblock = unsafe { BufferPool::superblock_at(self.pool(), slot.granule) };
         let Some(superblock) = superblock else { return Freed::No };
         let owner = superblock.owner();
         if !owner.is_superblock() {
             return Freed::No;
         }
         // SAFETY: a record is one of a pool.
-        let pool = unsafe { &*self.pool };
+        let pool = unsafe { &*self.pool() };
         let index = (slot.granule >> UNIT_GRANULES_SHIFT) as u32;
-        if u64::from(owner.0) != self.slot().caches.owner(owner.class()) {
+        if owner.0 != self.slot().caches.owner(owner.class()) {
             let freed = pool.free_remote(index, superblock, slot.granule);
             return if freed { Freed::Done } else { Freed::No };
         }
@@ -237,10 +277,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     /// As for [`free`](Self::free), and `block` lies at a multiple of [`UNIT_BYTES`].
     #[inline(always)]
     pub unsafe fn free_segment(self, block: *mut u8) -> bool {
-        // SAFETY: as for `take`.
-        let granule = unsafe { BufferPool::cached_slot_of(self.pool, block.addr()) }.granule;
-        // SAFETY: as above; `NOTHING` has no granules.
-        let superblock = unsafe { BufferPool::superblock_at(self.pool, granule) };
+        let granule = self.cached_slot(block.addr()).granule;
+        // SAFETY: as for `cached_slot`; `NOTHING` has no granules.
+        let superblock = unsafe { BufferPool::superblock_at(self.pool(), granule) };
         superblock.is_some_and(|superblock| {
             self.keep_segment(granule, superblock, |kept| kept.is_quick())
         })
@@ -257,7 +296,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     ) -> bool {
         let Some(state) = superblock.segment_state() else { return false };
         // SAFETY: a record is one of a pool.
-        let pool = unsafe { &*self.pool };
+        let pool = unsafe { &*self.pool() };
         let short = &self.slot().kept.short;
         if pool.options().guard_segments || !now(short) {
             return false;
@@ -275,14 +314,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     #[inline(always)]
     pub(crate) unsafe fn free_own(self, class: u8, slot: CachedSlot) -> Freed {
         // SAFETY: as the caller says.
-        let word = unsafe { (*self.pool).live().word_unchecked(slot.granule) };
-        let live = word.load(Relaxed);
-        let bit = (slot.granule % LIVE_BITS) as u32;
-        if live >> bit & 1 == 0 {
+        if !unsafe { clear(self.reach.live(), slot.granule) } {
             return Freed::No;
         }
-        // A rotation, which is the processor's instruction for one bit of a word, as the shift is above.
-        word.store(live & (!1_u32).rotate_left(bit), Relaxed);
         if self.slot().caches.push(class, slot) {
             Freed::Done
         } else {
@@ -291,11 +325,24 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> Front<'p, 'm, L, S> {
     }
 }
 
+/// Bytes of a class's slots, if its superblocks have one unit; else 0, as of any byte that is no class's number.
+static LENS_IN_UNIT: [u32; 1 << u8::BITS] = {
+    let mut lens = [0; 1 << u8::BITS];
+    let mut class = 0;
+    while class < CLASSES {
+        if LAYOUTS[class].units == 1 {
+            lens[class] = LAYOUTS[class].size;
+        }
+        class += 1;
+    }
+    lens
+};
+
 /// Bytes of a slot of a class, if its superblocks have one unit.
 #[inline(always)]
 fn len_in_unit(class: u8) -> Option<usize> {
-    let SuperblockLayout { size, units, .. } = *LAYOUTS.get(usize::from(class))?;
-    (units == 1).then_some(size as usize)
+    let len = LENS_IN_UNIT[usize::from(class)];
+    (len != 0).then_some(len as usize)
 }
 
 /// The place of a slot of so many bytes in a superblock of one unit.
@@ -303,7 +350,9 @@ fn len_in_unit(class: u8) -> Option<usize> {
 fn place_of_slot(block: NonNull<u8>, len_bytes: usize) -> BlockPlace {
     // The arena lies at a multiple of a unit.
     let is_first = block.addr().get() % UNIT_BYTES < len_bytes;
-    let before = NonNull::new(block.as_ptr().wrapping_sub(len_bytes)).filter(|_| !is_first);
+    // SAFETY: what begins so far behind a unit's first byte has a byte of the unit before it, and no unit begins at 0.
+    let before = || unsafe { NonNull::new_unchecked(block.as_ptr().wrapping_sub(len_bytes)) };
+    let before = (!is_first).then(before);
     BlockPlace { len_bytes, is_segment: false, before }
 }
 

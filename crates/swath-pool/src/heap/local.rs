@@ -268,7 +268,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         // The first slots come on top.
         let (caches, half) = (&self.slot.caches, Caches::half(class));
         let (mut open, mut lowest) = (superblock.open.load(Relaxed), half);
-        while open != 0 && lowest != 0 {
+        // There is room for half of any cache's entries.
+        while open != 0 {
             let word = open.trailing_zeros() as usize % WORDS;
             let starts = STARTS[class][word];
             // A free bit may have been overwritten: a slot that is not live is free, as none of the class is at
@@ -296,7 +297,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                 }
                 let end = (from + 64 * words).min(first + slots as usize * granules);
                 let begin = from + free.trailing_zeros() as usize;
-                let count = (end - begin).div_ceil(granules.max(1));
+                // A unit's granules are few: a short division.
+                let (len, step) = ((end - begin) as u32, granules as u32);
+                let count =
+                    len.wrapping_add(step).wrapping_sub(1).checked_div(step).unwrap_or(0) as usize;
                 lowest = caches.set_run_below(class, lowest, slot_at(begin), granules, count);
                 free = 0;
             } else {
@@ -315,6 +319,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             superblock.free[word].store(free, Relaxed);
             if free == 0 {
                 open &= open - 1;
+            }
+            if lowest == 0 {
+                break;
             }
         }
         superblock.open.store(open, Relaxed);
@@ -459,7 +466,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     fn free_slot(&self, index: u32, superblock: &Superblock, cached: CachedSlot) -> bool {
         let owner = superblock.owner();
         // Overwritten, the owner word is no heap's: then it comes back as another's would.
-        if u64::from(owner.0) != self.slot.caches.owner(owner.class()) {
+        if owner.0 != self.slot.caches.owner(owner.class()) {
             return self.pool.free_remote(index, superblock, cached.granule);
         }
         let first = (index as usize) << UNIT_GRANULES_SHIFT;

@@ -7,6 +7,7 @@ pub(crate) mod kept;
 #[cfg(all(test, not(loom)))]
 mod kept_model;
 pub(crate) mod local;
+pub(crate) mod reach;
 pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod short;

@@ -133,7 +133,7 @@ impl HeapSlot {
     /// Returns true if what was written at the beginning of this heap, of this number, is unchanged.
     pub(crate) fn is_intact(&self, number: u32) -> bool {
         let mut classes = 0..CLASSES;
-        classes.all(|class| self.caches.owner(class as u8) == u64::from(Owner::of(number, class).0))
+        classes.all(|class| self.caches.owner(class as u8) == Owner::of(number, class).0)
             && self.attached.load(Relaxed) == ATTACHED
     }
 

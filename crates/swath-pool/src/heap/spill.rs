@@ -7,6 +7,7 @@ use lock_api::RawMutex;
 
 use crate::heap::cache::Caches;
 use crate::heap::front::{Front, Unplaced};
+use crate::heap::reach::Reach;
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{LAYOUTS, UNIT_GRANULES_SHIFT, WORDS, class_of, position_of};
 use crate::superblock::record::Superblock;
@@ -28,7 +29,7 @@ const SHORT_CLASSES: u8 = class_of(128) as u8 + 1;
 #[repr(transparent)]
 pub struct Due(pub(crate) usize);
 
-impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
+impl<'m, L: RawMutex, S: SegmentSource, R: Reach<'m, L, S>> Front<'_, 'm, L, S, R> {
     /// Makes a slot whose free found the cache [full](crate::Freed::Full) free with its superblock; and half of the cache
     /// too, if short slots come back one beside the other. Calls `settle` with a slot of a superblock with which something
     /// is to be done, for [`LocalHeap::settle`](crate::LocalHeap::settle) before the next call.
@@ -62,7 +63,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
     ) {
         let Unplaced(granule) = slot;
         // SAFETY: the pool is there: the slot is one of its.
-        let superblocks = unsafe { (*self.pool).superblocks() };
+        let superblocks = unsafe { (*self.pool()).superblocks() };
         // SAFETY: as above, and each unit has a record.
         let superblock = unsafe { superblocks.get_unchecked(granule >> UNIT_GRANULES_SHIFT) };
         if superblock.owner().is_inner() {
@@ -82,7 +83,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
     #[inline(never)]
     fn put_back_inner(self, Unplaced(granule): Unplaced, settle: impl FnOnce(Due)) {
         // SAFETY: the pool is there: the slot is one of its.
-        let pool = unsafe { &*self.pool };
+        let pool = unsafe { &*self.pool() };
         if let Some((index, superblock)) = pool.first_of(granule)
             && superblock.free_slot(pool.position(index, granule))
         {
@@ -99,7 +100,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
         let owner = superblock.owner();
         let class = owner.class();
         // An owner's word that was overwritten is of no class.
-        if class < SHORT_CLASSES && self.slot().caches.owner(class) == owner.0.into() {
+        if class < SHORT_CLASSES && self.slot().caches.owner(class) == owner.0 {
             let class = usize::from(class);
             if let Some(due) = self.spill(class, Caches::half(class)) {
                 settle(due);
@@ -113,7 +114,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
     pub(crate) fn spill(self, class: usize, keep: usize) -> Option<Due> {
         let caches = &self.slot().caches;
         // SAFETY: a heap that has slots is one of a pool.
-        let pool = unsafe { &*self.pool };
+        let pool = unsafe { &*self.pool() };
         let layout = LAYOUTS.get(class)?;
         let Some(mut len) = caches.len(class) else {
             caches.leave_out(class);
@@ -133,9 +134,7 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
                 len -= 1;
                 let granule = caches.get(class, len).granule;
                 // What was overwritten is nobody's.
-                let own = |&(_, superblock): &(u32, &Superblock)| {
-                    u64::from(superblock.owner().0) == owner
-                };
+                let own = |&(_, superblock): &(u32, &Superblock)| superblock.owner().0 == owner;
                 if let Some((index, superblock)) = pool.first_of(granule).filter(own) {
                     let is_due = superblock.free_slot(pool.position(index, granule));
                     spilled = is_due.then_some(Due(granule));
@@ -153,20 +152,19 @@ impl<L: RawMutex, S: SegmentSource> Front<'_, '_, L, S> {
     fn spill_words(
         self,
         class: usize,
-        owner: u64,
+        owner: u32,
         len: &mut usize,
         keep: usize,
         place: impl Fn(usize) -> usize,
     ) -> Option<Due> {
         let caches = &self.slot().caches;
         // SAFETY: a heap that has slots is one of a pool.
-        let superblocks = unsafe { &*self.pool }.superblocks();
+        let superblocks = unsafe { &*self.pool() }.superblocks();
         while *len > keep {
             let granule = caches.get(class, *len - 1).granule;
             let superblock = superblocks.get(granule >> UNIT_GRANULES_SHIFT);
             // What was overwritten is nobody's.
-            let Some(superblock) = superblock.filter(|record| u64::from(record.owner().0) == owner)
-            else {
+            let Some(superblock) = superblock.filter(|record| record.owner().0 == owner) else {
                 *len -= 1;
                 continue;
             };

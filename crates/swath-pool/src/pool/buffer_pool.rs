@@ -20,7 +20,7 @@ use crate::superblock::class::{
     slot_bytes,
 };
 use crate::superblock::list::ReturnList;
-use crate::superblock::live::LiveBits;
+use crate::superblock::live::{Live, LiveBits};
 use crate::superblock::owner::{HEAPS_MAX, Role};
 use crate::superblock::record::Superblock;
 use crate::superblock::returned::Returned;
@@ -281,14 +281,14 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         base.wrapping_byte_add(granule.rotate_left(GRANULE_SHIFT))
     }
 
-    /// Returns what lies at an address of the arena.
+    /// Returns the arena's first byte.
     ///
     /// # Safety
     /// As for [`granule_start`](Self::granule_start).
     #[inline(always)]
-    pub(crate) unsafe fn place_at(pool: *const Self, address: usize) -> *mut u8 {
+    pub(crate) unsafe fn base_of(pool: *const Self) -> *mut u8 {
         // SAFETY: as the caller says.
-        unsafe { (*pool).tables.base.0 }.with_addr(address)
+        unsafe { (*pool).tables.base.0 }
     }
 
     /// Returns the granule that begins at an address, as an entry of a cache; outside the arena if none does.
@@ -302,21 +302,48 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         CachedSlot { granule: offset.rotate_right(GRANULE_SHIFT), address }
     }
 
-    /// Returns the claim to the unit in which a slot lies, if that is in the arena: a multiplication, or a wait for the
-    /// granule's number, would be in the way from a free to the next allocation, which takes what was freed.
+    /// Returns the number of the arena's granules.
     ///
     /// # Safety
-    /// As for [`granule_start`](Self::granule_start), and the slot is [one](Self::cached_slot_of) of this pool.
+    /// As for [`granule_start`](Self::granule_start).
     #[inline(always)]
-    pub(crate) unsafe fn claim_of(pool: *const Self, slot: CachedSlot) -> Option<&'m Claim> {
+    pub(crate) unsafe fn granules_of(pool: *const Self) -> usize {
         // SAFETY: as the caller says.
-        if slot.granule >= unsafe { (*pool).tables.granules } {
-            return None;
-        }
-        // SAFETY: as above.
-        let zero = unsafe { (*pool).tables.claim_zero.0 };
-        // SAFETY: a pool with granules is one, with a claim for each unit of so many granules.
-        Some(unsafe { &*zero.wrapping_add(slot.address >> UNIT_SHIFT) })
+        unsafe { (*pool).tables.granules }
+    }
+
+    /// Returns where the claim to the unit of address 0 would lie.
+    ///
+    /// # Safety
+    /// As for [`granule_start`](Self::granule_start).
+    #[inline(always)]
+    pub(crate) unsafe fn claim_zero_of(pool: *const Self) -> *const Claim {
+        // SAFETY: as the caller says.
+        unsafe { (*pool).tables.claim_zero.0 }
+    }
+
+    /// Returns the live bits of the first unit.
+    ///
+    /// # Safety
+    /// The pool is there.
+    #[inline(always)]
+    pub(crate) unsafe fn first_live_of(pool: *const Self) -> *const Live {
+        // SAFETY: as the caller says.
+        unsafe { (*pool).tables.live }.first()
+    }
+
+    /// Returns what a [`Reach`](crate::Reach) has to know if it does not ask the pool: the addresses of the arena's first byte,
+    /// of the live bits, and of where the claim to the unit of address 0 would lie, all of them exposed, and the number of
+    /// granules.
+    #[must_use]
+    pub fn table_words(&self) -> [usize; 4] {
+        let Tables { base, claim_zero, live, granules, .. } = &self.tables;
+        [
+            base.0.expose_provenance(),
+            live.first().expose_provenance(),
+            claim_zero.0.expose_provenance(),
+            *granules,
+        ]
     }
 
     /// Returns the record of the unit in which a granule lies.
@@ -373,10 +400,16 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         self.superblocks()[index as usize].position(granule.wrapping_sub(first))
     }
 
+    /// Returns where a unit begins: not at 0, if it is one of the arena, which does not wrap.
+    #[inline(always)]
+    pub(crate) fn place_of_unit(&self, index: u32) -> *mut u8 {
+        self.tables.base.0.wrapping_byte_add((index as usize) << UNIT_SHIFT)
+    }
+
     /// Returns the address of a unit.
     #[inline]
     pub(crate) fn unit_start(&self, index: u32) -> NonNull<u8> {
-        let start = self.tables.base.0.wrapping_byte_add((index as usize) << UNIT_SHIFT);
+        let start = self.place_of_unit(index);
         // Of a number beyond the arena, which only a record that was overwritten has, it is some pointer.
         NonNull::new(start).unwrap_or(NonNull::dangling())
     }

@@ -202,7 +202,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         ensure(unit, superblock.owner() == owner, "an owner, a class and their parity")?;
         for inside in unit..unit + layout.units {
             let front = self.claims()[inside as usize].front();
-            let is_open = front == owner.0.into() && heap != 0 && superblock.queued() == 0;
+            let is_open = front == owner.0 && heap != 0 && superblock.queued() == 0;
             ensure(inside, is_open || front == CLOSED, "the front that frees its slots")?;
         }
         let returned = self.returned_bits(unit);

@@ -298,12 +298,12 @@ fn an_overwritten_bit_is_found() {
             used.pool.claims()[used.partial[1] as usize].set_front(0);
         }),
         ("the front that frees its slots", &|used| {
-            let front = Owner::of(2, class).0.into();
+            let front = Owner::of(2, class).0;
             used.pool.claims()[used.partial[1] as usize].set_front(front);
         }),
         // Its returned slots wait.
         ("the front that frees its slots", &|used| {
-            let front = Owner::of(1, class).0.into();
+            let front = Owner::of(1, class).0;
             used.pool.claims()[used.partial[0] as usize].set_front(front);
         }),
         ("each slot live, free or in one cache", &|used| {

@@ -156,7 +156,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Lets the front of a superblock's owner, the caller, free slots of it, if no returned ones wait.
     pub(crate) fn open_front(&self, index: u32) {
         let superblock = &self.superblocks()[index as usize];
-        self.set_fronts(index, superblock.owner().0.into());
+        self.set_fronts(index, superblock.owner().0);
         if superblock.queued_now() != 0 {
             self.close_front(index);
         }
@@ -166,12 +166,12 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// those; its front frees again.
     pub(crate) fn leave_list(&self, index: u32) -> u32 {
         let superblock = &self.superblocks()[index as usize];
-        self.set_fronts(index, superblock.owner().0.into());
+        self.set_fronts(index, superblock.owner().0);
         superblock.leave_list()
     }
 
     /// Says for all units of a superblock whose front may free their slots.
-    fn set_fronts(&self, index: u32, front: u64) {
+    fn set_fronts(&self, index: u32, front: u32) {
         // Of a record that was overwritten nobody knows how many units there are.
         let class = self.superblocks()[index as usize].class();
         let units = class.map_or(1, |class| LAYOUTS[class].units);

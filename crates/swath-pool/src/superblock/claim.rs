@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::superblock::atomic::Shared64;
+use crate::superblock::atomic::Shared32;
 
 /// The claim of a front to one unit: storage that the caller supplies, one for each unit. All zeroes is a valid and
 /// the initial value.
@@ -11,23 +11,24 @@ use crate::superblock::atomic::Shared64;
 /// slot waits to be collected, except while a return is under way; or [`CLOSED`], or 0 where no superblock ever lay.
 ///
 /// Nearly every free reads one, and of the unit nothing else but its live bits: so they lie side by side, those of
-/// eight units in a cache line.
+/// sixteen units in a cache line.
 #[repr(transparent)]
-pub struct Claim(Shared64);
+pub struct Claim(Shared32);
 
-/// Says that no front may free slots of a unit; no flipped bit makes it 0, which a front of no pool has.
-pub(crate) const CLOSED: u64 = 3 << 32;
+/// Says that no front may free slots of a unit. It is no superblock's word, and no flipped bit makes it one, or 0, which a
+/// front of no pool has.
+pub(crate) const CLOSED: u32 = 6 << 8;
 
 impl Claim {
     /// Makes the claim to a unit without a superblock.
     #[allow(clippy::new_without_default, reason = "storage, not a value")]
     pub fn new() -> Self {
-        Self(Shared64::new(0))
+        Self(Shared32::new(0))
     }
 
     /// The owner's word, if its front may free slots of this unit; else another number.
     #[inline(always)]
-    pub(crate) fn front(&self) -> u64 {
+    pub(crate) fn front(&self) -> u32 {
         self.0.load(Relaxed)
     }
 
@@ -35,7 +36,7 @@ impl Claim {
     ///
     /// Who returns a slot closes it after it has set its bit of `queued`. Who opens it changes the same word after,
     /// and sees that bit; or whoever sets one later sees that change, and closes it after it was opened.
-    pub(crate) fn set_front(&self, front: u64) {
+    pub(crate) fn set_front(&self, front: u32) {
         self.0.store(front, Relaxed);
     }
 }

@@ -70,6 +70,12 @@ impl<'m> LiveBits<'m> {
         Some(&unit.words[(granule / LIVE_BITS) % LIVE_WORDS])
     }
 
+    /// The bits of the first unit, with all behind it.
+    #[inline(always)]
+    pub(crate) const fn first(self) -> *const Live {
+        self.0.as_ptr()
+    }
+
     /// The bits of a unit.
     #[inline(always)]
     pub(crate) fn unit(self, index: usize) -> Option<&'m Live> {
@@ -82,8 +88,8 @@ impl<'m> LiveBits<'m> {
     /// The granule lies in the arena.
     #[inline(always)]
     pub(crate) unsafe fn word_unchecked(self, granule: usize) -> &'m AtomicU32 {
-        // SAFETY: the records are arrays of words, one after the other, and the granule's is among them.
-        unsafe { &*self.0.as_ptr().cast::<AtomicU32>().add(granule / LIVE_BITS) }
+        // SAFETY: as the caller says.
+        unsafe { word_of(self.first(), granule) }
     }
 
     #[inline(always)]
@@ -157,5 +163,49 @@ impl<'m> LiveBits<'m> {
     pub(crate) fn count(self, first: u32, units: u32) -> u32 {
         let units = self.0.iter().skip(first as usize).take(units as usize);
         units.flat_map(|unit| &unit.words).map(|word| word.load(Relaxed).count_ones()).sum()
+    }
+}
+
+/// The word of a granule, of which the bits of the arena's first unit lie at `first`.
+///
+/// # Safety
+/// The granule lies in the arena.
+#[inline(always)]
+pub(crate) unsafe fn word_of<'m>(first: *const Live, granule: usize) -> &'m AtomicU32 {
+    // SAFETY: the records are arrays of words, one after the other, and the granule's is among them.
+    unsafe { &*first.cast::<AtomicU32>().add(granule / LIVE_BITS) }
+}
+
+/// Clears a granule's bit, as the owner, and returns true, if it is set: one instruction of the processor does both.
+///
+/// # Safety
+/// As for [`word_of`].
+#[inline(always)]
+pub(crate) unsafe fn clear(first: *const Live, granule: usize) -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a word of the records, as the caller says, that this thread alone writes; the bit's number is taken
+    // modulo 32.
+    unsafe {
+        core::arch::asm!(
+            "mov {word:e}, dword ptr [{words} + 4 * {index}]",
+            "btr {word:e}, {granule:e}",
+            "jnc {unset}",
+            "mov dword ptr [{words} + 4 * {index}], {word:e}",
+            word = out(reg) _,
+            words = in(reg) first,
+            index = in(reg) granule / LIVE_BITS,
+            granule = in(reg) granule,
+            unset = label { return false },
+            options(nostack),
+        );
+        true
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        // SAFETY: as the caller says.
+        let word = unsafe { word_of(first, granule) };
+        let (live, mask) = (word.load(Relaxed), 1 << (granule % LIVE_BITS));
+        word.store(live & !mask, Relaxed);
+        live & mask != 0
     }
 }

@@ -23,46 +23,47 @@ pub(crate) enum Role {
     Superblock { heap: u32 },
 }
 
-/// Number of heaps that an owner's word has bits for: below the class, its highest byte, and above role and
+/// Number of heaps that an owner's word has bits for: above the class, its lowest byte, and above role and
 /// parity.
 pub(crate) const HEAPS_MAX: usize = 1 << 21;
 
 impl Owner {
     pub(crate) const FREE: Self = Self(0);
-    pub(crate) const SEGMENT: Self = Self(3);
+    pub(crate) const SEGMENT: Self = Self(3 << 8);
 
     /// A superblock of `class` of heap `heap`.
     pub(crate) const fn of(heap: u32, class: usize) -> Self {
         const { assert!(CLASSES < 1 << 8) };
         let parity = (heap.count_ones() + class.count_ones()) & 1;
-        Self((class as u32) << 24 | heap << 3 | parity << 2 | 1)
+        Self(heap << 11 | parity << 10 | 1 << 8 | class as u32)
     }
 
     pub(crate) const fn inner(distance: u32) -> Self {
-        Self(distance << 2 | 3)
+        Self((distance << 2 | 3).rotate_left(8))
     }
 
     /// The class of a superblock, or some byte.
     #[inline(always)]
     pub(crate) const fn class(self) -> u8 {
-        (self.0 >> 24) as u8
+        self.0 as u8
     }
 
     /// Returns true if it is a heap's superblock.
     #[inline(always)]
     pub(crate) const fn is_superblock(self) -> bool {
-        self.0 & 3 == 1
+        self.0 >> 8 & 3 == 1
     }
 
     /// Returns true if it is that of another unit of a superblock than the first, of those that a superblock's units have.
     #[inline(always)]
     pub(crate) const fn is_inner(self) -> bool {
-        self.0 & 2 != 0
+        self.0 >> 8 & 2 != 0
     }
 
     pub(crate) const fn role(self) -> Role {
-        match (self.0 & 3, self.0 >> 2) {
-            (1, _) => Role::Superblock { heap: self.0 >> 3 & (HEAPS_MAX as u32 - 1) },
+        let word = self.0.rotate_right(8);
+        match (word & 3, word >> 2) {
+            (1, _) => Role::Superblock { heap: word >> 3 & (HEAPS_MAX as u32 - 1) },
             (3, 0) => Role::Segment,
             (3, distance) => Role::Inner(distance),
             // Of an overwritten one, too.
@@ -74,6 +75,7 @@ impl Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::superblock::claim::CLOSED;
 
     #[test]
     fn roles_are_told_apart() {
@@ -91,7 +93,7 @@ mod tests {
             }
         }
         // What no unit has.
-        for word in [2, 6, 1 << 31 | 2, 4, 1 << 24] {
+        for word in [2 << 8, CLOSED, 1 << 31 | 2 << 8, 4 << 8, 1] {
             assert_eq!(Owner(word).role(), Role::Free, "{word:#x}");
             assert!(!Owner(word).is_superblock(), "{word:#x}");
         }
@@ -99,12 +101,19 @@ mod tests {
 
     #[test]
     fn a_superblocks_word_has_its_heap_its_class_and_the_parity_of_both() {
-        assert_eq!(Owner::of(0, 0), Owner(1));
-        assert_eq!(Owner::of(1, 0), Owner(1 << 3 | 1 << 2 | 1));
-        assert_eq!(Owner::of(0, 4), Owner(4 << 24 | 1 << 2 | 1));
-        assert_eq!(Owner::of(5, 6), Owner(6 << 24 | 5 << 3 | 1));
-        assert_eq!(Owner::of(5, 7), Owner(7 << 24 | 5 << 3 | 1 << 2 | 1));
-        assert_eq!(Owner::of(HEAPS_MAX as u32 - 1, 0), Owner(0xff_fff8 | 1 << 2 | 1));
+        assert_eq!(Owner::of(0, 0), Owner(1 << 8));
+        assert_eq!(Owner::of(1, 0), Owner(1 << 11 | 1 << 10 | 1 << 8));
+        assert_eq!(Owner::of(0, 4), Owner(1 << 10 | 1 << 8 | 4));
+        assert_eq!(Owner::of(5, 6), Owner(5 << 11 | 1 << 8 | 6));
+        assert_eq!(Owner::of(5, 7), Owner(5 << 11 | 1 << 10 | 1 << 8 | 7));
+        assert_eq!(Owner::of(HEAPS_MAX as u32 - 1, 0), Owner(0xffff_f800 | 1 << 10 | 1 << 8));
+    }
+
+    #[test]
+    fn a_flipped_bit_opens_no_claim() {
+        for other in (0..32).map(|bit| Owner(CLOSED ^ 1 << bit)) {
+            assert!(!other.is_superblock() && other != Owner::FREE, "{other:?}");
+        }
     }
 
     #[test]
