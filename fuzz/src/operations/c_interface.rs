@@ -12,12 +12,13 @@ use swath_arch::testing::Random;
 use swath_arch::Format;
 use swath_vm::Status;
 
-use super::memory::{GARBAGE, STEPS_MAX};
+use super::memory::{GARBAGE, STEPS, STEPS_MAX};
 
 #[path = "../../../crates/swath-ffi/tests/pmap/beside.rs"]
 mod beside;
 
-/// Draws a format and where the status of pages stands, and drives the pmap of C beside Rust's.
+/// Draws a format and where the status of pages stands, and drives the pmap of C beside Rust's. Each
+/// result and all TLB maintenance are compared at once, the invariants and the tables' bytes at the end.
 pub fn pmap(bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let format = Format::ALL[random.index(Format::ALL.len())];
@@ -99,7 +100,9 @@ struct Bench {
     random: Random,
 }
 
-/// Makes one object of each kind, and calls their functions.
+/// Makes one object of each kind, and calls their functions. Each result and the numbers of free frames
+/// are compared at once, a block's contents when it is resized or freed; which frames are free, and
+/// the heap's invariants, after 1, 2, 4... operations and at the end.
 pub fn run(bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let mut storages = Storages::default();
@@ -141,7 +144,7 @@ pub fn run(bytes: &[u8]) {
     let (isolated, blocks) = (false, BTreeMap::new());
     let mut bench =
         Bench { storages, map, frames, banks, heap, of_frames, of_banks, isolated, blocks, random };
-    for _ in 0..STEPS_MAX {
+    for step in 1..=STEPS_MAX {
         if bench.random.is_spent() {
             break;
         }
@@ -154,8 +157,12 @@ pub fn run(bytes: &[u8]) {
             8 => bench.create(),
             _ => bench.isolate(),
         }
-        bench.check();
+        bench.count();
+        if STEPS.compares_all(step) {
+            bench.check();
+        }
     }
+    bench.check();
 }
 
 fn map(storages: &mut Storages, off: usize) -> *mut swath_map {
@@ -397,11 +404,9 @@ impl Bench {
     }
 
     fn look(&self, at: usize, len: usize, mark: u8) {
-        for byte in 0..len {
-            // SAFETY: bytes in use, which `insert` wrote.
-            let found = unsafe { pointer(at).cast::<u8>().add(byte).read() };
-            assert_eq!(found, mark, "byte {byte} has changed");
-        }
+        // SAFETY: bytes in use, which `insert` wrote, and nobody writes while they are looked at.
+        let bytes = unsafe { std::slice::from_raw_parts(pointer(at).cast::<u8>(), len) };
+        assert_eq!(bytes.iter().position(|&byte| byte != mark), None, "a byte has changed");
     }
 
     /// Null, and objects of another kind, in the place of each object.
@@ -478,12 +483,18 @@ impl Bench {
         assert_eq!(walked.status, SWATH_OK);
         assert_eq!(free.len() as u64, self.of_frames.free());
         assert!(free.is_disjoint(&self.of_frames.used) && free.is_subset(&self.of_frames.all));
+        // SAFETY: an object of the library.
+        assert_eq!(unsafe { swath_heap_check(self.heap) }.status, SWATH_OK);
+        self.count();
+    }
+
+    /// Compares the numbers of free frames.
+    fn count(&self) {
         // SAFETY: objects of the library.
         unsafe {
             assert_eq!(swath_frames_free_count(self.frames), self.of_frames.free());
             let of_banks = swath_banks_free_count(self.banks);
             assert!(of_banks == self.of_banks.free() || self.isolated);
-            assert_eq!(swath_heap_check(self.heap).status, SWATH_OK);
         }
     }
 }

@@ -1,11 +1,14 @@
 //! The memory that operations are done on: areas with holes between them.
 
-use swath_arch::testing::Random;
+use swath_arch::testing::{Random, Steps};
 use swath_arch::{Extent, Pfn};
 use swath_frame::{ByteRange, MemoryMap};
 
 /// Most operations of an input.
 pub(super) const STEPS_MAX: usize = 400;
+
+/// After which of them all is compared: 1, 2, 4, 8 and so on, and at the end.
+pub(super) const STEPS: Steps = Steps::doubling(STEPS_MAX);
 
 /// Garbage that every structure's storage holds at first.
 pub(super) const GARBAGE: u64 = 0x5a5a_5a5a_5a5a_5a5a;
