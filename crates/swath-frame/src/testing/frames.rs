@@ -182,11 +182,10 @@ impl<A: FrameAllocator> FrameAllocator for Merged<A> {
     }
 
     fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
-        let mut frames = Vec::new();
-        self.0.for_each_free(&mut |block| frames.extend(block.iter().map(Pfn::raw)));
-        frames.sort_unstable();
-        for run in frames.chunk_by(|a, b| a + 1 == *b) {
-            visit(Extent::new(Pfn::new(run[0]), run.len() as u64));
+        let mut blocks = blocks(&self.0);
+        blocks.sort_unstable_by_key(|block| block.start);
+        for run in blocks.chunk_by(|a, b| a.end() == b.start) {
+            visit(Extent::new(run[0].start, run.iter().map(|block| block.count).sum()));
         }
     }
 }
