@@ -12,8 +12,7 @@ use swath_arch::testing::Random;
 use swath_arch::Format;
 use swath_vm::Status;
 
-use super::frame_set::FrameSet;
-use super::memory::{GARBAGE, STEPS, STEPS_MAX};
+use super::memory::{FrameSet, GARBAGE, STEPS, STEPS_MAX};
 
 #[path = "../../../crates/swath-ffi/tests/pmap/beside.rs"]
 mod beside;

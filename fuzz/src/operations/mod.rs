@@ -6,7 +6,6 @@ pub mod bank_zone;
 mod bus;
 pub mod c_interface;
 pub mod cmt;
-mod frame_set;
 pub mod front;
 pub mod heap;
 pub mod linux_zone;

@@ -1,4 +1,4 @@
-//! How far a test goes that is driven by random numbers, and when it looks at everything.
+//! The operations of a test that random numbers drive, and after which of them all is compared.
 
 /// The most operations of a test, and after which of them all is compared; what an operation
 /// returns is compared each time.
