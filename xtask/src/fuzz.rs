@@ -1,15 +1,13 @@
 //! Campaigns against the fuzz targets under libFuzzer. What one comes to is added to the ledger.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
-use wait4::Wait4;
 
 use crate::fuzz_program::Programs;
 use crate::ledger::{Book, table};
@@ -31,6 +29,9 @@ const INPUT_SECONDS_MAX: u32 = 20;
 /// each that takes [`INPUT_SECONDS_MAX`] of the clock, for a busy machine stretches that; one that is
 /// stopped alone as well waits for something for ever, and is a finding.
 const INPUT_CLOCK_SECONDS_MAX: u32 = 300;
+
+/// Seconds by the clock, for each of a processor, that a turn may take.
+const CLOCK_FACTOR_MAX: u64 = 10;
 
 /// Seconds of the clock for which a finding's case is shortened.
 const SHORTENING_SECONDS: u32 = 40;
@@ -66,7 +67,8 @@ pub(crate) struct Attack {
     /// Every target, one after the other.
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Seconds for each target, or for each turn of one with `--hours`.
+    /// Seconds of a processor for each target, or for each turn of one with `--hours`; it ends after
+    /// ten times as many by the clock at the latest.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// Goes on for so many hours: each turn is that target's whose clean time in the ledger is least.
@@ -139,7 +141,8 @@ pub(crate) fn fuzz(metadata: &Metadata, attack: &Attack) -> Result<()> {
         for _ in 0..attack.jobs.max(1) {
             scope.spawn(|| {
                 while let Some(target) = turns.next() {
-                    let outcome = place.attack(target, attack).and_then(|outcome| {
+                    let clock = turns.clock_seconds(attack.seconds);
+                    let outcome = place.attack(target, attack, clock).and_then(|outcome| {
                         println!("{}", outcome.row());
                         turns.done(target, &outcome).map(|()| outcome)
                     });
@@ -196,6 +199,13 @@ impl<'a> Turns<'a> {
         Some(waiting.remove(least))
     }
 
+    /// The most seconds by the clock of a turn of so many of a processor, which a busy machine
+    /// stretches: none goes on when the time of all is over.
+    fn clock_seconds(&self, seconds: u64) -> u64 {
+        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()).as_secs());
+        (CLOCK_FACTOR_MAX * seconds).min(left.unwrap_or(u64::MAX)).max(1)
+    }
+
     /// Enters what a turn came to; one without a finding may have another.
     fn done(&self, target: &'a Target, outcome: &Outcome) -> Result<()> {
         let Outcome { name, executions, edges, processor_seconds, finding, .. } = outcome;
@@ -244,19 +254,22 @@ impl Place<'_> {
 
     /// Runs the fuzzer; returns whether it ended well, and the processor time that it took.
     fn fuzzer(&self, target: &Target, args: &[String], log: &Path) -> Result<(bool, Duration)> {
-        let log = File::create(log)?;
-        let mut child = Command::new(self.programs.of(target.is_parser)?)
-            .args(args)
-            .env("SWATH_FUZZ_TARGET", &target.name)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .context("the fuzzer")?;
-        let used = child.wait4().context("the fuzzer")?;
-        Ok((used.status.success(), used.rusage.utime + used.rusage.stime))
+        self.turn(target, args, log, Duration::MAX)
     }
 
-    fn attack(&self, target: &Target, attack: &Attack) -> Result<Outcome> {
+    /// Does as [`fuzzer`](Self::fuzzer), up to so much processor time.
+    fn turn(
+        &self,
+        target: &Target,
+        args: &[String],
+        log: &Path,
+        most: Duration,
+    ) -> Result<(bool, Duration)> {
+        self.programs.run((&target.name, target.is_parser), args, log, most)
+    }
+
+    /// Attacks a target for a turn, of which `clock` are the most seconds by the clock.
+    fn attack(&self, target: &Target, attack: &Attack, clock: u64) -> Result<Outcome> {
         let name = target.name.as_str();
         let folder = self.work.join("work").join(name);
         let (inputs, findings) = (folder.join("corpus"), folder.join("findings"));
@@ -275,11 +288,12 @@ impl Place<'_> {
         ];
         let mut args = vec![inputs.display().to_string(), stored.display().to_string()];
         args.extend_from_slice(&limits);
-        args.push(format!("-max_total_time={}", attack.seconds));
+        args.push(format!("-max_total_time={clock}"));
         args.push("-print_final_stats=1".to_owned());
         let log = folder.join("log");
         let start = Instant::now();
-        let (is_well, processor) = self.fuzzer(target, &args, &log)?;
+        let most = Duration::from_secs(attack.seconds);
+        let (is_well, processor) = self.turn(target, &args, &log, most)?;
         let mut outcome = read_log(name, &fs::read_to_string(&log).unwrap_or_default());
         outcome.seconds = start.elapsed().as_secs_f64();
         outcome.processor_seconds = processor.as_secs_f64();
@@ -429,8 +443,9 @@ fn read_log(name: &str, log: &str) -> Outcome {
 #[cfg(test)]
 mod unit {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
+
+    use crate::fuzz_program::write_program;
 
     use super::{Attack, Place, Programs, Target, read_log, targets};
 
@@ -443,8 +458,7 @@ mod unit {
             "#!/bin/sh\nfor last; do case $last in -artifact_prefix=*) at=${{last#*=}};; esac; done\n\
              case $* in *-max_total_time=*) echo input > ${{at}}timeout-abcdef; exit 70;; esac\n{alone}\n"
         );
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, &script);
         let programs = Programs::only(program);
         let place = Place { root: room.path(), work: &work, programs: &programs };
         let target = Target {
@@ -463,7 +477,7 @@ mod unit {
             jobs: 1,
             store: false,
         };
-        let stored = place.attack(&target, &attack).unwrap().finding?;
+        let stored = place.attack(&target, &attack, 1).unwrap().finding?;
         assert_eq!(fs::read_to_string(&stored).unwrap(), "input\n");
         Some(stored.file_name().unwrap().to_string_lossy().into_owned())
     }
