@@ -4,6 +4,7 @@
 mod bounded;
 pub mod hardware;
 pub mod operations;
+#[cfg(feature = "parsers")]
 pub mod parsers;
 pub mod target;
 pub mod targets;

@@ -1,30 +1,23 @@
-//! The fuzz targets under libFuzzer, whose coverage comes from the compiler's own passes: the
-//! stable toolchain will do. What a campaign comes to is added to the ledger.
+//! Campaigns against the fuzz targets under libFuzzer. What one comes to is added to the ledger.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
-use wait4::Wait4;
 
+use crate::fuzz_program::Programs;
 use crate::ledger::{Book, table};
-
-/// The crate of the targets.
-pub(crate) const FUZZ: &str = "swath-fuzz";
 
 /// The list of the targets, which is read as text: the crate, and all that it attacks, need not be
 /// built for it.
 const LIST: &str = "fuzz/src/targets.rs";
 
-/// What makes the compiler count edges and tell comparisons, as `cargo fuzz` has it.
-const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
-    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
+/// What a parser's line begins with, for only the parsers' program has it.
+const PARSER: &str = "#[cfg(feature = \"parsers\")] ";
 
 /// Memory beyond which an input is a finding: four times what a file of 1 MiB may cost.
 const MEMORY_MIB_MAX: u32 = 1024;
@@ -36,6 +29,9 @@ const INPUT_SECONDS_MAX: u32 = 20;
 /// each that takes [`INPUT_SECONDS_MAX`] of the clock, for a busy machine stretches that; one that is
 /// stopped alone as well waits for something for ever, and is a finding.
 const INPUT_CLOCK_SECONDS_MAX: u32 = 300;
+
+/// Seconds by the clock, for each of a processor, that a turn may take.
+const CLOCK_FACTOR_MAX: u64 = 10;
 
 /// Seconds of the clock for which a finding's case is shortened.
 const SHORTENING_SECONDS: u32 = 40;
@@ -71,7 +67,8 @@ pub(crate) struct Attack {
     /// Every target, one after the other.
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Seconds for each target, or for each turn of one with `--hours`.
+    /// Seconds of a processor for each target, or for each turn of one with `--hours`; it ends after
+    /// ten times as many by the clock at the latest.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// Goes on for so many hours: each turn is that target's whose clean time in the ledger is least.
@@ -88,6 +85,7 @@ pub(crate) struct Attack {
 /// A target as the crate lists it.
 struct Target {
     name: String,
+    is_parser: bool,
     len_bytes_max: String,
     about: String,
 }
@@ -133,8 +131,9 @@ pub(crate) fn fuzz(metadata: &Metadata, attack: &Attack) -> Result<()> {
         }
         targets.retain(|target| attack.names.contains(&target.name));
     }
-    let program = build(root, &work)?;
-    let place = Place { root, work: &work, program: &program };
+    let some = |parsers| targets.iter().any(|target| target.is_parser == parsers);
+    let programs = Programs::build(root, &work, some(true), some(false))?;
+    let place = Place { root, work: &work, programs: &programs };
 
     let turns = Turns::new(&targets, &book, attack.hours);
     let outcomes = Mutex::new(Vec::new());
@@ -142,7 +141,8 @@ pub(crate) fn fuzz(metadata: &Metadata, attack: &Attack) -> Result<()> {
         for _ in 0..attack.jobs.max(1) {
             scope.spawn(|| {
                 while let Some(target) = turns.next() {
-                    let outcome = place.attack(target, attack).and_then(|outcome| {
+                    let clock = turns.clock_seconds(attack.seconds);
+                    let outcome = place.attack(target, attack, clock).and_then(|outcome| {
                         println!("{}", outcome.row());
                         turns.done(target, &outcome).map(|()| outcome)
                     });
@@ -199,6 +199,13 @@ impl<'a> Turns<'a> {
         Some(waiting.remove(least))
     }
 
+    /// The most seconds by the clock of a turn of so many of a processor, which a busy machine
+    /// stretches: none goes on when the time of all is over.
+    fn clock_seconds(&self, seconds: u64) -> u64 {
+        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()).as_secs());
+        (CLOCK_FACTOR_MAX * seconds).min(left.unwrap_or(u64::MAX)).max(1)
+    }
+
     /// Enters what a turn came to; one without a finding may have another.
     fn done(&self, target: &'a Target, outcome: &Outcome) -> Result<()> {
         let Outcome { name, executions, edges, processor_seconds, finding, .. } = outcome;
@@ -213,45 +220,30 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Reads the crate's list of targets, of which each has a line: `NAME, LENGTH, FUNCTION, "ABOUT";`.
+/// Reads the crate's list of targets, of which each has a line: `NAME, LENGTH, FUNCTION, "ABOUT";`,
+/// which a parser's begins with [`PARSER`].
 fn targets(root: &Path) -> Result<Vec<Target>> {
     let text = fs::read_to_string(root.join(LIST)).with_context(|| LIST.to_owned())?;
     let lines = text.lines().skip_while(|line| *line != "targets! {").skip(1);
     let lines = lines.take_while(|line| *line != "}");
     let read = |line: &str| {
-        let mut parts = line.trim().splitn(4, ", ").map(str::to_owned);
+        let (line, is_parser) = match line.trim().strip_prefix(PARSER) {
+            Some(rest) => (rest, true),
+            None => (line.trim(), false),
+        };
+        let mut parts = line.splitn(4, ", ").map(str::to_owned);
         let (name, len_bytes_max) = (parts.next()?, parts.next()?);
         let about = parts.nth(1)?.strip_prefix('"')?.strip_suffix("\";")?.to_owned();
-        Some(Target { name, len_bytes_max, about })
+        Some(Target { name, is_parser, len_bytes_max, about })
     };
     lines.map(|line| read(line).with_context(|| format!("{LIST}: no target: {line}"))).collect()
-}
-
-/// Builds the program with coverage, apart from everything else.
-fn build(root: &Path, work: &Path) -> Result<PathBuf> {
-    let version = Command::new("rustc").arg("-vV").output().context("rustc")?;
-    let version = String::from_utf8(version.stdout)?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("rustc says no host")?;
-    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    let status = Command::new("cargo")
-        .args(["build", "--package", FUZZ, "--bin", FUZZ, "--features", "libfuzzer"])
-        // A target that is named keeps the flags from build scripts and macros.
-        .args(["--profile", "fuzz", "--target", host])
-        .env("CARGO_TARGET_DIR", work)
-        .env("RUSTFLAGS", format!("{flags} {FLAGS}"))
-        .current_dir(root)
-        .status()
-        .context("cargo build")?;
-    ensure!(status.success(), "the program for the fuzzer was not built");
-    Ok(work.join(host).join("fuzz").join(FUZZ))
 }
 
 /// Where everything lies.
 struct Place<'a> {
     root: &'a Path,
     work: &'a Path,
-    program: &'a Path,
+    programs: &'a Programs,
 }
 
 impl Place<'_> {
@@ -261,20 +253,23 @@ impl Place<'_> {
     }
 
     /// Runs the fuzzer; returns whether it ended well, and the processor time that it took.
-    fn fuzzer(&self, name: &str, args: &[String], log: &Path) -> Result<(bool, Duration)> {
-        let log = File::create(log)?;
-        let mut child = Command::new(self.program)
-            .args(args)
-            .env("SWATH_FUZZ_TARGET", name)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .context("the fuzzer")?;
-        let used = child.wait4().context("the fuzzer")?;
-        Ok((used.status.success(), used.rusage.utime + used.rusage.stime))
+    fn fuzzer(&self, target: &Target, args: &[String], log: &Path) -> Result<(bool, Duration)> {
+        self.turn(target, args, log, Duration::MAX)
     }
 
-    fn attack(&self, target: &Target, attack: &Attack) -> Result<Outcome> {
+    /// Does as [`fuzzer`](Self::fuzzer), up to so much processor time.
+    fn turn(
+        &self,
+        target: &Target,
+        args: &[String],
+        log: &Path,
+        most: Duration,
+    ) -> Result<(bool, Duration)> {
+        self.programs.run((&target.name, target.is_parser), args, log, most)
+    }
+
+    /// Attacks a target for a turn, of which `clock` are the most seconds by the clock.
+    fn attack(&self, target: &Target, attack: &Attack, clock: u64) -> Result<Outcome> {
         let name = target.name.as_str();
         let folder = self.work.join("work").join(name);
         let (inputs, findings) = (folder.join("corpus"), folder.join("findings"));
@@ -293,11 +288,12 @@ impl Place<'_> {
         ];
         let mut args = vec![inputs.display().to_string(), stored.display().to_string()];
         args.extend_from_slice(&limits);
-        args.push(format!("-max_total_time={}", attack.seconds));
+        args.push(format!("-max_total_time={clock}"));
         args.push("-print_final_stats=1".to_owned());
         let log = folder.join("log");
         let start = Instant::now();
-        let (is_well, processor) = self.fuzzer(name, &args, &log)?;
+        let most = Duration::from_secs(attack.seconds);
+        let (is_well, processor) = self.turn(target, &args, &log, most)?;
         let mut outcome = read_log(name, &fs::read_to_string(&log).unwrap_or_default());
         outcome.seconds = start.elapsed().as_secs_f64();
         outcome.processor_seconds = processor.as_secs_f64();
@@ -311,35 +307,35 @@ impl Place<'_> {
         cases.sort();
         let (slow, broken): (Vec<PathBuf>, _) = cases.into_iter().partition(|case| is_slow(case));
         if let Some(case) = broken.first() {
-            outcome.finding = Some(self.keep(name, case, Some(&folder))?);
+            outcome.finding = Some(self.keep(target, case, Some(&folder))?);
         }
         for case in slow {
-            if outcome.finding.is_none() && self.is_long(name, &case, &folder)? {
-                outcome.finding = Some(self.keep(name, &case, None)?);
+            if outcome.finding.is_none() && self.is_long(target, &case, &folder)? {
+                outcome.finding = Some(self.keep(target, &case, None)?);
             }
         }
         if outcome.finding.is_none() && attack.store {
-            self.store(name, &inputs, &folder)?;
+            self.store(target, &inputs, &folder)?;
         }
         Ok(outcome)
     }
 
     /// Runs an input that was slow among others alone; whether it takes too much of a processor, or does
     /// not end well.
-    fn is_long(&self, name: &str, case: &Path, folder: &Path) -> Result<bool> {
+    fn is_long(&self, target: &Target, case: &Path, folder: &Path) -> Result<bool> {
         let args = [
             format!("-timeout={INPUT_CLOCK_SECONDS_MAX}"),
             format!("-artifact_prefix={}/", folder.display()),
             case.display().to_string(),
         ];
-        let (is_well, processor) = self.fuzzer(name, &args, &folder.join("log-alone"))?;
+        let (is_well, processor) = self.fuzzer(target, &args, &folder.join("log-alone"))?;
         let (seconds, most) = (processor.as_secs_f64(), f64::from(INPUT_SECONDS_MAX));
-        println!("{name}: {} alone takes {seconds:.1} s of a processor", case.display());
+        println!("{}: {} alone takes {seconds:.1} s of a processor", target.name, case.display());
         Ok(!is_well || seconds > most)
     }
 
     /// Stores the case of a finding, shortened where a folder for that is given.
-    fn keep(&self, name: &str, case: &Path, folder: Option<&Path>) -> Result<PathBuf> {
+    fn keep(&self, target: &Target, case: &Path, folder: Option<&Path>) -> Result<PathBuf> {
         let mut best = case.to_owned();
         if let Some(folder) = folder {
             let short = folder.join("shortened");
@@ -350,7 +346,7 @@ impl Place<'_> {
                 format!("-exact_artifact_path={}", short.display()),
                 case.display().to_string(),
             ];
-            self.fuzzer(name, &args, &folder.join("log-shortened"))?;
+            self.fuzzer(target, &args, &folder.join("log-shortened"))?;
             if short.is_file() {
                 best = short;
             }
@@ -358,21 +354,22 @@ impl Place<'_> {
         let hash = case.file_name().map(|name| name.to_string_lossy().into_owned());
         let hash = hash.unwrap_or_default();
         let hash = hash.rsplit('-').next().unwrap_or_default();
-        let kept = self.stored(name).join(format!("{FINDING}{}", &hash[..hash.len().min(12)]));
+        let kept =
+            self.stored(&target.name).join(format!("{FINDING}{}", &hash[..hash.len().min(12)]));
         fs::copy(&best, &kept)?;
         Ok(kept)
     }
 
     /// Stores the smallest inputs that cover what all of them cover.
-    fn store(&self, name: &str, inputs: &Path, folder: &Path) -> Result<()> {
+    fn store(&self, target: &Target, inputs: &Path, folder: &Path) -> Result<()> {
         let cover = folder.join("cover");
         let _ = fs::remove_dir_all(&cover);
         fs::create_dir_all(&cover)?;
-        let stored = self.stored(name);
+        let stored = self.stored(&target.name);
         let mut args = vec!["-set_cover_merge=1".to_owned()];
         args.extend([&cover, inputs, &stored].map(|path: &Path| path.display().to_string()));
-        let (is_well, _) = self.fuzzer(name, &args, &folder.join("log-cover"))?;
-        ensure!(is_well, "{name}: what covers most was not found out");
+        let (is_well, _) = self.fuzzer(target, &args, &folder.join("log-cover"))?;
+        ensure!(is_well, "{}: what covers most was not found out", target.name);
         let mut files: Vec<(u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&cover)? {
             let entry = entry?;
@@ -446,10 +443,11 @@ fn read_log(name: &str, log: &str) -> Outcome {
 #[cfg(test)]
 mod unit {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use super::{Attack, Place, Target, read_log, targets};
+    use crate::fuzz_program::write_program;
+
+    use super::{Attack, Place, Programs, Target, read_log, targets};
 
     /// Attacks with a program that says at the end of a campaign that an input took long, and does `alone` when
     /// that is run again: the name of what is stored.
@@ -460,10 +458,15 @@ mod unit {
             "#!/bin/sh\nfor last; do case $last in -artifact_prefix=*) at=${{last#*=}};; esac; done\n\
              case $* in *-max_total_time=*) echo input > ${{at}}timeout-abcdef; exit 70;; esac\n{alone}\n"
         );
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let place = Place { root: room.path(), work: &work, program: &program };
-        let target = Target { name: "it".into(), len_bytes_max: "9".into(), about: String::new() };
+        write_program(&program, &script);
+        let programs = Programs::only(program);
+        let place = Place { root: room.path(), work: &work, programs: &programs };
+        let target = Target {
+            name: "it".into(),
+            is_parser: false,
+            len_bytes_max: "9".into(),
+            about: String::new(),
+        };
         let attack = Attack {
             names: Vec::new(),
             list: false,
@@ -474,7 +477,7 @@ mod unit {
             jobs: 1,
             store: false,
         };
-        let stored = place.attack(&target, &attack).unwrap().finding?;
+        let stored = place.attack(&target, &attack, 1).unwrap().finding?;
         assert_eq!(fs::read_to_string(&stored).unwrap(), "input\n");
         Some(stored.file_name().unwrap().to_string_lossy().into_owned())
     }

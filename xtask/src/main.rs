@@ -15,6 +15,7 @@ mod boot;
 mod deb;
 mod emulator;
 mod fuzz;
+mod fuzz_program;
 mod header;
 mod install;
 mod ledger;

@@ -7,7 +7,9 @@ use swath_hw::testing::dram::{compare, hurried};
 use swath_hw::{AddressMapping, DramConfig, DramRequest, RefreshMode, Scheduling, WritePolicy};
 
 /// Draws a memory and what it is asked for, cycle by cycle, beside one that tries every command
-/// against all that was ever issued; then a trace, which says what was written.
+/// against all that was ever issued; then a trace, which says what was written. What is offered is
+/// compared at once, what was issued and what has ended at the end, and the invariants where the bytes
+/// say so.
 pub fn run(bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let part = hurried(&PARTS[random.index(PARTS.len())]);

@@ -2,11 +2,11 @@
 //! its TLBs are the judges.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use swath_arch::testing::Random;
 use swath_arch::{
-    Attributes, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order, PageRange, Pfn,
-    SliceMemory, Vpn,
+    Attributes, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order, PageRange, Pfn, Vpn,
 };
 use swath_frame::FrameAllocator;
 use swath_hw::{Geometry, Mmu, TranslationFault, WalkOrder, walk};
@@ -14,8 +14,8 @@ use swath_vm::{
     AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, PageSizeError, UnmapError,
 };
 
-use super::bus::{Bus, Frames};
-use super::memory::{GARBAGE, STEPS_MAX, extent};
+use super::bus::{Bus, Frames, with_bus};
+use super::memory::{STEPS, STEPS_MAX, extent};
 
 /// Frames of the tables: all memory that answers.
 const TABLES: Extent = Extent::new(Pfn::new(0x8000), 128);
@@ -41,8 +41,16 @@ struct Bench<'m> {
     random: Random,
 }
 
-/// Draws a format, a coalescing and a window, and maps and unmaps in it.
+/// Draws a format, a coalescing and a window, and maps and unmaps in it. After each operation its own
+/// pages are walked, those at its ends and beside it with all that they claim of others, some pages
+/// are looked for in the TLBs, and the tables' frames are counted; all pages of the window with all
+/// that they claim, and the invariants of the space, the tables and the TLBs are looked at after 1, 2,
+/// 4... operations and at the end.
 pub fn run(bytes: &[u8]) {
+    with_bus(TABLES, |bus| drive(bus, bytes));
+}
+
+fn drive(bus: &Bus<'_>, bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let format = Format::ALL[random.index(Format::ALL.len())];
     let coalescing = coalescing(format, &mut random);
@@ -53,24 +61,26 @@ pub fn run(bytes: &[u8]) {
         Format::Sv39 => 1 << 26,
     };
     let first = [0, 0x5_5500, end - WINDOW][random.index(3)];
-    let mut words = vec![GARBAGE; TABLES.count as usize * 512];
-    let bus = Bus::new(SliceMemory::new(TABLES.start, &mut words));
     let (data, tables) = (Frames::new(DATA), Frames::new(TABLES));
-    let space = AddressSpace::new(format, coalescing, &bus, &data, &tables).expect("room for it");
+    let space = AddressSpace::new(format, coalescing, bus, &data, &tables).expect("room for it");
     let mmu = |geometry, order| Mmu::new(space.regime(), geometry, order).expect("a good regime");
     let mmus = [
         mmu(Geometry::default(), WalkOrder::RegularFirst),
         mmu(Geometry { sets: 4, ways: 2, index_shift: 0 }, WalkOrder::AnchorFirst),
     ];
-    let (model, bus, data, tables) = (Model::new(), &bus, &data, &tables);
+    let (model, data, tables) = (Model::new(), &data, &tables);
     let mut bench = Bench { bus, data, tables, space, mmus, model, first, random };
-    for _ in 0..STEPS_MAX {
+    for step in 1..=STEPS_MAX {
         if bench.random.is_spent() {
             break;
         }
-        bench.step();
-        bench.check();
+        let touched = bench.step();
+        bench.check_touched(touched);
+        if STEPS.compares_all(step) {
+            bench.check();
+        }
     }
+    bench.check();
     drop(bench);
     tables.check(0);
     data.check(0);
@@ -136,21 +146,23 @@ impl Bench<'_> {
         }
     }
 
-    fn step(&mut self) {
+    /// One operation; the pages that it is about.
+    fn step(&mut self) -> PageRange {
         let op = self.random.below(16);
         let faulty = self.random.one_in(4);
         self.tables.fault.set(if faulty { 1 + self.random.below(4) } else { 0 });
-        match op {
+        let touched = match op {
             0..=3 => self.map(faulty),
             4..=5 => self.map_larger(faulty),
             6..=8 => self.eager(faulty),
             9..=10 => self.demand(faulty),
             _ => self.unmap(),
-        }
+        };
         self.tables.fault.set(0);
+        touched
     }
 
-    fn map(&mut self, faulty: bool) {
+    fn map(&mut self, faulty: bool) -> PageRange {
         let (range, attributes) = (self.range(), self.attributes());
         let last = 1 << (self.space.regime().format.pa_bits() - 12);
         let before = self.model.get(&range.start.raw().wrapping_sub(1)).map(|known| known.0 + 1);
@@ -169,9 +181,10 @@ impl Bench<'_> {
                 self.refused(range, error, faulty);
             }
         }
+        range
     }
 
-    fn map_larger(&mut self, faulty: bool) {
+    fn map_larger(&mut self, faulty: bool) -> PageRange {
         let format = self.space.regime().format;
         let orders: Vec<Order> =
             format.levels().iter().flat_map(|level| level.leaves).copied().collect();
@@ -181,7 +194,7 @@ impl Bench<'_> {
         let range = PageRange::new(Vpn::new(page), order.frames());
         // Others would take the model long.
         if order.k() > 9 {
-            return;
+            return PageRange::new(range.start, 1);
         }
         let frame = (0x100 + self.random.below(0x100)) << order.k();
         match self.space.map_page_size(range.start, Pfn::new(frame), order, attributes) {
@@ -193,9 +206,10 @@ impl Bench<'_> {
             Err(PageSizeError::Map(error)) => self.refused(range, error, faulty),
             Err(error) => panic!("{range}: {error}"),
         }
+        range
     }
 
-    fn eager(&mut self, faulty: bool) {
+    fn eager(&mut self, faulty: bool) -> PageRange {
         let (range, attributes) = (self.range(), self.attributes());
         let mut blocks = Vec::new();
         match self.space.allocate_eager(range, attributes, &mut |block| blocks.push(block)) {
@@ -210,9 +224,10 @@ impl Bench<'_> {
             Err(EagerPagingError::OutOfFrames { wanted, free }) => assert!(wanted > free),
             Err(EagerPagingError::Map(error)) => self.refused(range, error, faulty),
         }
+        range
     }
 
-    fn demand(&mut self, faulty: bool) {
+    fn demand(&mut self, faulty: bool) -> PageRange {
         let range = PageRange::new(self.range().start, 1);
         let attributes = self.attributes();
         match self.space.fault(range.start, attributes) {
@@ -224,10 +239,11 @@ impl Bench<'_> {
             }
             Err(DemandPagingError::Map(error)) => self.refused(range, error, faulty),
         }
+        range
     }
 
     /// Fills the TLBs, unmaps, and carries out the invalidation that is owed.
-    fn unmap(&mut self) {
+    fn unmap(&mut self) -> PageRange {
         let range = self.range();
         for page in range.iter().take(16) {
             self.access(page.raw());
@@ -238,7 +254,9 @@ impl Bench<'_> {
             Ok(flush) => {
                 assert!(whole, "{range} was not mapped");
                 self.mmus.iter_mut().for_each(|mmu| mmu.invalidate_range(flush.range));
-                self.model.retain(|&page, _| !range.contains(Vpn::new(page)));
+                for page in range.iter() {
+                    self.model.remove(&page.raw());
+                }
                 // Whatever the TLBs still hold of them shows now.
                 for page in range.iter().take(16) {
                     self.access(page.raw());
@@ -253,6 +271,7 @@ impl Bench<'_> {
             }
             Err(error) => panic!("{range}: {error}"),
         }
+        range
     }
 
     fn access(&mut self, page: u64) {
@@ -269,32 +288,93 @@ impl Bench<'_> {
         }
     }
 
-    /// Every page of the window, for the walker, and what it claims of others.
-    fn check(&mut self) {
+    /// The page as the walker sees it, and what it claims of others; `run` are the pages around it
+    /// that it may know of.
+    fn walk(&self, page: u64, run: impl FnOnce() -> Range<u64>) {
         let regime = self.space.regime();
-        for page in self.first..self.first + WINDOW {
-            let known = self.model.get(&page).copied();
-            let number = Vpn::new(page);
-            match (walk(&regime, number, self.bus, &mut 0), known) {
-                (Ok(found), Some(known)) => {
-                    let seen = (found.frame.raw(), found.order, found.attributes);
-                    assert_eq!(seen, known, "page {page:#x}");
-                    let (pages, frames) = found.block(regime.format, number);
-                    for (other, frame) in pages.iter().zip(frames.iter()) {
-                        let claimed = Some(&(frame.raw(), known.1, known.2));
-                        let other = other.raw();
-                        assert_eq!(self.model.get(&other), claimed, "{page:#x} claims {other:#x}");
-                    }
-                }
-                (Err(TranslationFault::Translation { page: at, .. }), None) => {
-                    assert_eq!(at, number);
-                }
-                (other, known) => panic!("page {page:#x}: {other:?}, expected {known:?}"),
+        let known = self.model.get(&page).copied();
+        let number = Vpn::new(page);
+        match (walk(&regime, number, self.bus, &mut 0), known) {
+            (Ok(found), Some(known)) => {
+                let seen = (found.frame.raw(), found.order, found.attributes);
+                assert_eq!(seen, known, "page {page:#x}");
+                let (pages, frames) = found.block(regime.format, number);
+                assert_eq!(
+                    (pages.count, frames.start + (number - pages.start)),
+                    (frames.count, found.frame)
+                );
+                let (run, pages) = (run(), pages.start.raw()..pages.end().raw());
+                let within = run.start <= pages.start && pages.end <= run.end;
+                assert!(within, "{page:#x} claims {pages:#x?} of {run:#x?}");
             }
+            (Err(TranslationFault::Translation { page: at, .. }), None) => {
+                assert_eq!(at, number);
+            }
+            (other, known) => panic!("page {page:#x}: {other:?}, expected {known:?}"),
+        }
+    }
+
+    /// The mapped pages, as runs of which each page leads to the frame after the one before, with the
+    /// same order and attributes.
+    fn runs(&self) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut next = None;
+        for (&page, &(frame, order, attributes)) in &self.model {
+            match runs.last_mut() {
+                Some(run) if next == Some((page, frame, order, attributes)) => run.end += 1,
+                _ => runs.push(page..page + 1),
+            }
+            next = Some((page + 1, frame + 1, order, attributes));
+        }
+        runs
+    }
+
+    /// The run around a mapped page.
+    fn run(&self, page: u64) -> Range<u64> {
+        let follows = |page: u64| {
+            let next = self.model.get(&(page + 1));
+            let own = self.model.get(&page);
+            own.is_some_and(|&(frame, order, attributes)| {
+                next == Some(&(frame + 1, order, attributes))
+            })
+        };
+        let (mut start, mut end) = (page, page + 1);
+        while start > 0 && follows(start - 1) {
+            start -= 1;
+        }
+        while follows(end - 1) {
+            end += 1;
+        }
+        start..end
+    }
+
+    /// Looks at what the operation was about.
+    fn check_touched(&mut self, touched: PageRange) {
+        let (first, end) = (touched.start.raw(), touched.end().raw());
+        for page in first..end {
+            // What those between claim waits for the look at everything.
+            let all =
+                || if page == first || page == end - 1 { self.run(page) } else { 0..u64::MAX };
+            self.walk(page, all);
+        }
+        let window = self.first..self.first + WINDOW;
+        for beside in [first.wrapping_sub(1), end].into_iter().filter(|page| window.contains(page))
+        {
+            self.walk(beside, || self.run(beside));
         }
         for _ in 0..4 {
             let page = self.first + self.random.below(WINDOW);
             self.access(page);
+        }
+        self.tables.count(self.space.table_frames());
+    }
+
+    /// Looks at everything: every page of the window, and what it claims of others.
+    fn check(&mut self) {
+        let runs = self.runs();
+        for page in self.first..self.first + WINDOW {
+            let after = runs.partition_point(|run| run.end <= page);
+            self.walk(page, || runs[after].clone());
         }
         for mmu in &self.mmus {
             assert_eq!(mmu.tlb().check(), Ok(()));

@@ -9,10 +9,12 @@ use swath_frame::zone::bank::{
     Placement, PoolPlacement, PoolPolicy, TreePlacement,
 };
 
-use super::memory::{GARBAGE, STEPS_MAX, areas, extent, with_map};
+use super::memory::{GARBAGE, STEPS, areas, extent, with_map};
 
 /// Draws memory, banks, the zone's span and the rule, and drives the zone beside a state for each
-/// frame.
+/// frame. Each result and the number of free frames are
+/// compared at once; which frames are free, the largest block and the invariants after 1, 2, 4...
+/// operations and at the end.
 pub fn run(bytes: &[u8]) {
     use BankPreference::{Fullest, Outermost, Recent};
     let mut random = Random::given(bytes);
@@ -49,5 +51,5 @@ fn drive<P: Placement>(
     };
     let words = vec![GARBAGE; words];
     let Ok(mut zone) = BankBuddy::new(map, span, banks, rule, words) else { return };
-    conform(map, span, top, &mut zone, random, STEPS_MAX, &mut |_, _| {});
+    conform(map, span, top, &mut zone, random, STEPS, &mut |_, _| {});
 }

@@ -1,7 +1,7 @@
 //! The C interface: objects in storage that begins anywhere, called with null, with objects of
 //! another kind and with arguments that cannot be.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -12,12 +12,13 @@ use swath_arch::testing::Random;
 use swath_arch::Format;
 use swath_vm::Status;
 
-use super::memory::{GARBAGE, STEPS_MAX};
+use super::memory::{FrameSet, GARBAGE, STEPS, STEPS_MAX};
 
 #[path = "../../../crates/swath-ffi/tests/pmap/beside.rs"]
 mod beside;
 
-/// Draws a format and where the status of pages stands, and drives the pmap of C beside Rust's.
+/// Draws a format and where the status of pages stands, and drives the pmap of C beside Rust's. Each
+/// result and all TLB maintenance are compared at once, the invariants and the tables' bytes at the end.
 pub fn pmap(bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let format = Format::ALL[random.index(Format::ALL.len())];
@@ -43,14 +44,17 @@ impl Storages {
 
 /// A set of frames, some of them in use.
 struct Frames {
-    all: BTreeSet<u64>,
-    used: BTreeSet<u64>,
+    all: FrameSet,
+    used: FrameSet,
 }
 
 impl Frames {
     fn new() -> Self {
-        let all = AREAS.iter().flat_map(|&(start, count)| start..start + count).collect();
-        Self { all, used: BTreeSet::new() }
+        let mut all = FrameSet::new();
+        for (start, count) in AREAS {
+            (start..start + count).for_each(|frame| assert!(all.insert(frame)));
+        }
+        Self { all, used: FrameSet::new() }
     }
 
     fn free(&self) -> u64 {
@@ -59,7 +63,7 @@ impl Frames {
 
     fn take(&mut self, start: u64, count: u64) {
         for frame in start..start + count {
-            assert!(self.all.contains(&frame), "frame {frame:#x} is nobody's");
+            assert!(self.all.contains(frame), "frame {frame:#x} is nobody's");
             assert!(self.used.insert(frame), "frame {frame:#x} is handed out twice");
         }
     }
@@ -70,11 +74,11 @@ impl Frames {
             return result(SWATH_EMPTY, 0);
         }
         let Some(end) = start.checked_add(count) else { return result(SWATH_OVERFLOW, start) };
-        match (start..end).find(|frame| !self.used.contains(frame)) {
-            Some(frame) if self.all.contains(&frame) => result(SWATH_NOT_ALLOCATED, frame),
+        match (start..end).find(|&frame| !self.used.contains(frame)) {
+            Some(frame) if self.all.contains(frame) => result(SWATH_NOT_ALLOCATED, frame),
             Some(frame) => result(SWATH_FOREIGN, frame),
             None => {
-                (start..end).for_each(|frame| assert!(self.used.remove(&frame)));
+                (start..end).for_each(|frame| assert!(self.used.remove(frame)));
                 result(SWATH_OK, 0)
             }
         }
@@ -99,7 +103,9 @@ struct Bench {
     random: Random,
 }
 
-/// Makes one object of each kind, and calls their functions.
+/// Makes one object of each kind, and calls their functions. Each result and the numbers of free frames
+/// are compared at once, a block's contents when it is resized or freed; which frames are free, and
+/// the heap's invariants, after 1, 2, 4... operations and at the end.
 pub fn run(bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let mut storages = Storages::default();
@@ -141,7 +147,7 @@ pub fn run(bytes: &[u8]) {
     let (isolated, blocks) = (false, BTreeMap::new());
     let mut bench =
         Bench { storages, map, frames, banks, heap, of_frames, of_banks, isolated, blocks, random };
-    for _ in 0..STEPS_MAX {
+    for step in 1..=STEPS_MAX {
         if bench.random.is_spent() {
             break;
         }
@@ -154,8 +160,12 @@ pub fn run(bytes: &[u8]) {
             8 => bench.create(),
             _ => bench.isolate(),
         }
-        bench.check();
+        bench.count();
+        if STEPS.compares_all(step) {
+            bench.check();
+        }
     }
+    bench.check();
 }
 
 fn map(storages: &mut Storages, off: usize) -> *mut swath_map {
@@ -260,7 +270,7 @@ impl Bench {
         // SAFETY: an object of the library.
         let removed = unsafe { swath_frames_remove(self.frames, extent) };
         let is_free =
-            |frame| self.of_frames.all.contains(&frame) && !self.of_frames.used.contains(&frame);
+            |frame| self.of_frames.all.contains(frame) && !self.of_frames.used.contains(frame);
         let end = start.checked_add(count).filter(|_| (1..2000).contains(&count));
         let all_free = end.is_some_and(|end| (start..end).all(is_free));
         assert_eq!(removed.status == SWATH_OK, all_free, "{removed:?}: {extent:?}");
@@ -279,8 +289,8 @@ impl Bench {
     fn extent(&mut self, of_banks: bool) -> (u64, u64) {
         let of = if of_banks { &self.of_banks } else { &self.of_frames };
         let nth = self.random.index(of.used.len().max(1));
-        let start = of.used.iter().nth(nth).copied().unwrap_or(3);
-        let run = (start..).take_while(|frame| of.used.contains(frame)).count() as u64;
+        let start = of.used.iter().nth(nth).unwrap_or(3);
+        let run = (start..).take_while(|&frame| of.used.contains(frame)).count() as u64;
         match self.random.below(8) {
             0 => (self.random.below(900), self.random.below(10)),
             1 => (u64::MAX - self.random.below(3), self.random.below(5)),
@@ -397,11 +407,9 @@ impl Bench {
     }
 
     fn look(&self, at: usize, len: usize, mark: u8) {
-        for byte in 0..len {
-            // SAFETY: bytes in use, which `insert` wrote.
-            let found = unsafe { pointer(at).cast::<u8>().add(byte).read() };
-            assert_eq!(found, mark, "byte {byte} has changed");
-        }
+        // SAFETY: bytes in use, which `insert` wrote, and nobody writes while they are looked at.
+        let bytes = unsafe { std::slice::from_raw_parts(pointer(at).cast::<u8>(), len) };
+        assert_eq!(bytes.iter().position(|&byte| byte != mark), None, "a byte has changed");
     }
 
     /// Null, and objects of another kind, in the place of each object.
@@ -466,24 +474,31 @@ impl Bench {
     fn check(&mut self) {
         unsafe extern "C" fn each(block: swath_extent, context: *mut c_void) {
             // SAFETY: the pointer to the set below.
-            let set = unsafe { &mut *context.cast::<BTreeSet<u64>>() };
+            let set = unsafe { &mut *context.cast::<FrameSet>() };
             for frame in block.start..block.start + block.count {
                 assert!(set.insert(frame), "frame {frame:#x} is free twice");
             }
         }
-        let mut free = BTreeSet::new();
+        let mut free = FrameSet::new();
         // SAFETY: an object of the library; `each` takes the context for what it is.
         let walked =
             unsafe { swath_frames_each_free(self.frames, Some(each), (&raw mut free).cast()) };
         assert_eq!(walked.status, SWATH_OK);
         assert_eq!(free.len() as u64, self.of_frames.free());
-        assert!(free.is_disjoint(&self.of_frames.used) && free.is_subset(&self.of_frames.all));
+        let Frames { all, used } = &self.of_frames;
+        assert!(free.iter().all(|frame| all.contains(frame) && !used.contains(frame)));
+        // SAFETY: an object of the library.
+        assert_eq!(unsafe { swath_heap_check(self.heap) }.status, SWATH_OK);
+        self.count();
+    }
+
+    /// Compares the numbers of free frames.
+    fn count(&self) {
         // SAFETY: objects of the library.
         unsafe {
             assert_eq!(swath_frames_free_count(self.frames), self.of_frames.free());
             let of_banks = swath_banks_free_count(self.banks);
             assert!(of_banks == self.of_banks.free() || self.isolated);
-            assert_eq!(swath_heap_check(self.heap).status, SWATH_OK);
         }
     }
 }

@@ -18,10 +18,10 @@ use swath::*;
 use swath_arch::testing::Random;
 use swath_cmt::{Cmt, FreeError, Purge, ResizeError};
 
-use super::memory::STEPS_MAX;
+use super::memory::{STEPS, STEPS_MAX};
 
 /// Addresses of the arena: so few that it is exhausted now and then.
-const ARENA_MIB: u64 = 64;
+const ARENA_MIB: u64 = 32;
 
 /// Bytes of the canary behind a block of the hardened form.
 const CANARY_BYTES: usize = 8;
@@ -122,7 +122,9 @@ fn begin() -> bool {
     })
 }
 
-/// Allocates, frees and resizes by all functions, and tries what cannot be.
+/// Allocates, frees and resizes by all functions, and tries what cannot be. Each result is compared at
+/// once, a block's contents when it is resized or freed; the contents of all blocks and the bytes in
+/// use after 1, 2, 4... operations and at the end, and the bytes once more when all is freed.
 pub fn run(bytes: &[u8]) {
     let is_hardened = begin();
     let random = Random::given(bytes);
@@ -194,7 +196,7 @@ impl Bench {
             },
         }
         self.steps += 1;
-        if self.steps.is_multiple_of(8) {
+        if STEPS.compares_all(self.steps) {
             self.check();
         }
     }
@@ -208,8 +210,8 @@ impl Bench {
             10..12 => random.index(20_000),
             12 => SLOT_BYTES_MAX - 20 + random.index(40),
             13 => random.index(1 << 18),
-            14 => random.index(1 << 22),
-            _ => (1 << random.below(28)) - 1 + random.index(3),
+            14 => random.index(1 << 20),
+            _ => (1 << random.below(27)) - 1 + random.index(3),
         }
     }
 
@@ -248,7 +250,7 @@ impl Bench {
     /// leave no run of the arena's that is long enough.
     fn may_refuse(&self, size: usize, align: usize) {
         let live = self.live_bytes();
-        let room = self.blocks.len() < 100 && live < 8 << 20;
+        let room = self.blocks.len() < 50 && live < 4 << 20;
         assert!(size + align > 1 << 17 || !room, "{size} bytes at {align} beside {live}");
     }
 

@@ -1,25 +1,27 @@
 //! A machine: nodes, zones under watermarks, per-CPU lists, and units that go offline.
 
+mod model;
+
 use std::cell::RefCell;
 
-use swath_arch::testing::Random;
+use swath_arch::testing::{Random, Steps};
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::layout::{Interleaving, Layout, LayoutConfig, ZoneKind};
-use swath_frame::machine::watermark::{Watermarks, min_free_kib, watermarks};
-use swath_frame::machine::{HotplugError, MachineAllocateError, MachineFreeError, UnitState};
+use swath_frame::machine::{HotplugError, MachineAllocateError, MachineFreeError};
 use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, ListPlacement, Placement, PoolPlacement,
 };
 use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{
-    BlockRequest, FrameAllocator, FrameFreeError, IsolateError, Isolation, LinuxZone, Machine,
-    MachineConfig, MachineHandle, MemoryMap, MemoryUnit, Mobility, PerCpuLists, ZoneAllocator,
+    BlockRequest, FrameAllocator, FrameFreeError, Isolation, LinuxZone, Machine, MachineConfig,
+    MachineHandle, MemoryMap, MemoryUnit, Mobility, PerCpuLists, ZoneAllocator,
 };
 
+use self::model::{Model, State};
 use super::memory::{GARBAGE, extent, with_map};
 
 /// Most operations of an input: each is judged by frames, of which there are thousands.
-const STEPS_MAX: usize = 250;
+const STEPS: Steps = Steps::quadrupling(250);
 
 /// Frames that a unit is a multiple of.
 const UNIT_FRAMES: u64 = 1024;
@@ -36,13 +38,17 @@ enum Zones {
 }
 
 /// Draws memory, nodes, the division and the kind of zones, and drives the machine beside a state
-/// for each frame and each unit.
+/// for each frame and each unit. Each result, and of each zone the free frames and the watermarks, are
+/// compared at once; each frame's and each unit's state, which frames are free, and the invariants,
+/// after 1, 4, 16... operations, at the end, and when all is given back.
 pub fn run(bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let areas = areas(&mut random);
     let (first, end) = (areas[0].start.raw(), areas[areas.len() - 1].end().raw());
     let nodes = match random.below(3) {
         0 => vec![extent(first, end - first)],
+        // Of one frame there are no two parts.
+        _ if end - first == 1 => vec![extent(first, 1)],
         _ => {
             let border = first + 1 + random.below(end - first - 1);
             vec![extent(0, border), extent(border, end + random.below(5) - border)]
@@ -123,229 +129,8 @@ fn banked<P: Placement>(map: &MemoryMap<'_>, span: Extent, rule: P) -> BankBuddy
     BankBuddy::new(map, span, banks, rule, words).expect("a zone of the layout")
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Hole,
-    Free,
-    Movable,
-    Unmovable,
-}
-
-/// A state for each frame and for each unit.
-struct Model<'l> {
-    layout: &'l Layout,
-    config: MachineConfig,
-    /// The first frame of `states`.
-    first: u64,
-    states: Vec<State>,
-    sections: Vec<Isolation>,
-    banks: Vec<Isolation>,
-}
-
-impl<'l> Model<'l> {
-    fn new(map: &MemoryMap<'_>, layout: &'l Layout, config: MachineConfig) -> Self {
-        let span = map.span();
-        let state = |frame| if map.contains(frame) { State::Free } else { State::Hole };
-        Self {
-            layout,
-            config,
-            first: span.start.raw(),
-            states: span.iter().map(state).collect(),
-            sections: vec![Isolation::None; layout.sections()],
-            banks: vec![Isolation::None; layout.banks()],
-        }
-    }
-
-    fn state(&self, frame: Pfn) -> State {
-        let index = frame.raw().checked_sub(self.first).map(|index| index as usize);
-        index.and_then(|index| self.states.get(index).copied()).unwrap_or(State::Hole)
-    }
-
-    fn is_used(&self, frame: Pfn) -> bool {
-        matches!(self.state(frame), State::Movable | State::Unmovable)
-    }
-
-    fn is_isolated(&self, frame: Pfn) -> bool {
-        let section = self.layout.section_of(frame).map(|at| self.sections[at]);
-        let bank = self.layout.bank_of(frame).map(|at| self.banks[at]);
-        section.into_iter().chain(bank).any(|isolation| isolation != Isolation::None)
-    }
-
-    /// Free and not isolated.
-    fn is_free(&self, frame: Pfn) -> bool {
-        self.state(frame) == State::Free && !self.is_isolated(frame)
-    }
-
-    /// One answer for each zone: its frames that can be handed out.
-    fn free_in(&self, zone: usize) -> u64 {
-        let span = self.layout.zones()[zone].span;
-        span.iter().filter(|&frame| self.is_free(frame)).count() as u64
-    }
-
-    fn has_block(&self, zone: usize, order: Order) -> bool {
-        let span = self.layout.zones()[zone].span;
-        let mut start = span.start.raw().next_multiple_of(order.frames());
-        while start + order.frames() <= span.end().raw() {
-            let mut frames = extent(start, order.frames()).iter();
-            if order <= ORDER_MAX && frames.all(|frame| self.is_free(frame)) {
-                return true;
-            }
-            start += order.frames();
-        }
-        false
-    }
-
-    fn take(&mut self, block: Extent, mobility: Mobility) {
-        for frame in block.iter() {
-            assert!(self.is_free(frame), "{frame} of {block} is {:?}", self.state(frame));
-            let state =
-                if mobility == Mobility::Movable { State::Movable } else { State::Unmovable };
-            self.states[(frame.raw() - self.first) as usize] = state;
-        }
-    }
-
-    /// Frees frames; the result that a free has to have.
-    fn give(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
-        if extent.is_empty() {
-            return Err(FrameFreeError::Empty);
-        }
-        if extent.checked_end().is_none() {
-            return Err(FrameFreeError::Overflow { extent });
-        }
-        match extent.iter().find(|&frame| !self.is_used(frame)) {
-            Some(frame) if self.state(frame) == State::Hole => {
-                Err(FrameFreeError::Foreign { frame })
-            }
-            Some(frame) => Err(FrameFreeError::NotAllocated { frame }),
-            None => {
-                for frame in extent.iter() {
-                    self.states[(frame.raw() - self.first) as usize] = State::Free;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn isolation(&mut self, unit: MemoryUnit) -> &mut Isolation {
-        match unit {
-            MemoryUnit::Section(section) => &mut self.sections[section],
-            MemoryUnit::Bank(bank) => &mut self.banks[bank],
-        }
-    }
-
-    fn extent(&self, unit: MemoryUnit) -> Option<Extent> {
-        match unit {
-            MemoryUnit::Section(section) => self.layout.section(section),
-            MemoryUnit::Bank(bank) => self.layout.bank(bank),
-        }
-    }
-
-    fn unit_state(&mut self, unit: MemoryUnit) -> Option<UnitState> {
-        let extent = self.extent(unit)?;
-        let count =
-            |state| extent.iter().filter(|&frame| self.state(frame) == state).count() as u64;
-        let (free, movable) = (count(State::Free), count(State::Movable));
-        let unmovable = count(State::Unmovable);
-        let mut zones: Vec<_> = extent
-            .iter()
-            .filter(|&frame| self.state(frame) != State::Hole)
-            .map(|frame| self.layout.zone_of(frame))
-            .collect();
-        zones.dedup();
-        Some(UnitState {
-            present: free + movable + unmovable,
-            free,
-            movable,
-            unmovable,
-            isolation: *self.isolation(unit),
-            crosses_zones: zones.len() > 1,
-        })
-    }
-
-    /// The unit's frames and state, if it may be isolated at all.
-    fn whole(&mut self, unit: MemoryUnit) -> Result<(Extent, UnitState), HotplugError> {
-        let extent = self.extent(unit).ok_or(HotplugError::NoUnit { unit })?;
-        let state = self.unit_state(unit).expect("there is such a unit");
-        if state.present < extent.count {
-            return Err(HotplugError::Holes { unit, frames: extent.count - state.present });
-        }
-        if state.crosses_zones {
-            return Err(HotplugError::CrossesZones { unit });
-        }
-        Ok((extent, state))
-    }
-
-    fn removable(&mut self, unit: MemoryUnit) -> Result<UnitState, HotplugError> {
-        let (extent, state) = self.whole(unit)?;
-        if state.isolation == Isolation::Offline {
-            return Err(HotplugError::State { unit, isolation: state.isolation });
-        }
-        match extent.iter().find(|&frame| self.state(frame) == State::Unmovable) {
-            Some(frame) => Err(HotplugError::Unmovable { unit, frame, frames: state.unmovable }),
-            None => Ok(state),
-        }
-    }
-
-    fn isolate(&mut self, unit: MemoryUnit) -> Result<(), HotplugError> {
-        let (extent, state) = self.whole(unit)?;
-        if state.isolation != Isolation::None {
-            return Err(HotplugError::State { unit, isolation: state.isolation });
-        }
-        // Isolated with a unit of the other kind.
-        if let Some(frame) = extent.iter().find(|&frame| self.is_isolated(frame)) {
-            return Err(HotplugError::Zone { unit, error: IsolateError::State { frame } });
-        }
-        *self.isolation(unit) = Isolation::Isolated;
-        Ok(())
-    }
-
-    fn leave(&mut self, unit: MemoryUnit, from: Isolation) -> Result<(), HotplugError> {
-        let (_, state) = self.whole(unit)?;
-        if state.isolation != from {
-            return Err(HotplugError::State { unit, isolation: state.isolation });
-        }
-        *self.isolation(unit) = Isolation::None;
-        Ok(())
-    }
-
-    fn offline(&mut self, unit: MemoryUnit) -> Result<(), HotplugError> {
-        let state = self.removable(unit)?;
-        if state.movable > 0 {
-            return Err(HotplugError::InUse { unit, frames: state.movable });
-        }
-        if state.isolation == Isolation::None {
-            self.isolate(unit)?;
-        }
-        *self.isolation(unit) = Isolation::Offline;
-        Ok(())
-    }
-
-    /// The watermarks of all zones, from what is not offline.
-    fn marks(&self) -> Vec<Watermarks> {
-        let zones = self.layout.zones();
-        let gone = |isolation: &Isolation| *isolation == Isolation::Offline;
-        let sections = self.sections.iter().enumerate().filter(|(_, isolation)| gone(isolation));
-        let banks = self.banks.iter().enumerate().filter(|(_, isolation)| gone(isolation));
-        let mut managed: Vec<u64> = zones.iter().map(|zone| zone.present_frames).collect();
-        for extent in sections
-            .filter_map(|(at, _)| self.layout.section(at))
-            .chain(banks.filter_map(|(at, _)| self.layout.bank(at)))
-        {
-            managed[self.layout.zone_of(extent.start).expect("a unit of one zone")] -= extent.count;
-        }
-        let buffer = (0..zones.len()).filter(|&zone| zones[zone].kind != ZoneKind::Movable);
-        let kib = min_free_kib(buffer.map(|zone| managed[zone]).sum());
-        let kib = self.config.min_free_kib.unwrap_or(kib);
-        watermarks(self.layout, |zone| managed[zone], kib)[..zones.len()].to_vec()
-    }
-
-    /// Returns true if a zone that is left so many frames may serve the request.
-    fn may_serve(&self, zone: usize, request: &BlockRequest) -> bool {
-        let marks = self.marks()[zone];
-        let mark = marks.min + marks.reserve[request.highest as usize];
-        request.urgent || self.free_in(zone).saturating_sub(request.order.frames() - 1) > mark
-    }
-}
+/// Frames that are given back at the end, each by itself; the others by runs.
+const SINGLES: usize = 64;
 
 fn drive<Z: ZoneAllocator>(
     map: &MemoryMap<'_>,
@@ -361,12 +146,12 @@ fn drive<Z: ZoneAllocator>(
     let machine = RefCell::new(machine.expect("as the layout wants it"));
     let mut model = Model::new(map, layout, config);
     let mut held = Vec::new();
-    for step in 0..STEPS_MAX {
+    for step in 1..=STEPS.most {
         if random.is_spent() {
             break;
         }
         operate(&mut machine.borrow_mut(), &mut model, &mut random, &mut held);
-        check(&machine, &mut model, step % 8 == 0);
+        check(&machine, &mut model, STEPS.compares_all(step));
     }
     check(&machine, &mut model, true);
     for section in 0..layout.sections() {
@@ -375,10 +160,19 @@ fn drive<Z: ZoneAllocator>(
     for bank in 0..layout.banks() {
         bring_back(&mut machine.borrow_mut(), &mut model, MemoryUnit::Bank(bank));
     }
-    for frame in map.areas().iter().flat_map(|area| area.iter()) {
-        if model.is_used(frame) {
-            let one = Extent::new(frame, 1);
-            assert_eq!(free(&mut machine.borrow_mut(), one, 0), model.give(one));
+    let mut singles = 0;
+    for area in map.areas() {
+        let mut frame = area.start;
+        while frame < area.end() {
+            let run = (frame.raw()..area.end().raw()).map(Pfn::new);
+            let mut count = run.take_while(|&frame| model.is_used(frame)).count() as u64;
+            if count > 0 {
+                count = if singles < SINGLES { 1 } else { count };
+                singles += 1;
+                let run = Extent::new(frame, count);
+                assert_eq!(free(&mut machine.borrow_mut(), run, 0), model.give(run));
+            }
+            frame += count.max(1);
         }
     }
     machine.borrow_mut().drain();
@@ -460,7 +254,7 @@ fn allocate<Z: ZoneAllocator>(
             held.push(block);
         }
         Err(error) => {
-            let free = zones.iter().map(|&zone| model.free_in(zone)).sum();
+            let free = zones.iter().map(|&zone| model.free[zone]).sum();
             assert_eq!(error, MachineAllocateError::NoBlock { order, free });
             for zone in zones {
                 let serves = model.may_serve(zone, &request) && model.has_block(zone, order);
@@ -566,21 +360,23 @@ fn hotplug<Z: ZoneAllocator>(machine: &mut Built<Z>, model: &mut Model<'_>, rand
 }
 
 fn bring_back<Z: ZoneAllocator>(machine: &mut Built<Z>, model: &mut Model<'_>, unit: MemoryUnit) {
-    match *model.isolation(unit) {
+    match model.isolation(unit) {
         Isolation::None => {}
         Isolation::Isolated => assert_eq!(machine.rejoin(unit), Ok(())),
         Isolation::Offline => assert_eq!(machine.online(unit), Ok(())),
     }
-    *model.isolation(unit) = Isolation::None;
+    if model.isolation(unit) != Isolation::None {
+        model.set_isolation(unit, Isolation::None);
+    }
 }
 
 /// Counts and states of everything; if `all` each frame's place, too.
 fn check<Z: ZoneAllocator>(machine: &RefCell<Built<Z>>, model: &mut Model<'_>, all: bool) {
     let bench = machine.borrow();
     let mut free = 0;
-    for (zone, marks) in model.marks().into_iter().enumerate() {
+    for (zone, &marks) in model.marks.iter().enumerate() {
         let (own, free_in) =
-            (bench.zones()[zone].free_frames() + bench.waiting_frames(zone), model.free_in(zone));
+            (bench.zones()[zone].free_frames() + bench.waiting_frames(zone), model.free[zone]);
         assert_eq!(own, free_in, "zone {zone}");
         assert_eq!(bench.watermarks(zone), Some(marks), "zone {zone}");
         free += free_in;
@@ -590,8 +386,10 @@ fn check<Z: ZoneAllocator>(machine: &RefCell<Built<Z>>, model: &mut Model<'_>, a
         return;
     }
     assert_eq!(bench.check(), Ok(()));
-    let sections = (0..model.sections.len()).map(MemoryUnit::Section);
-    for unit in sections.chain((0..model.banks.len()).map(MemoryUnit::Bank)) {
+    let kept = (model.open.clone(), model.free.clone(), model.marks.clone());
+    model.renew();
+    assert!(kept == (model.open.clone(), model.free.clone(), model.marks.clone()), "the model");
+    for unit in model.units() {
         assert_eq!(bench.unit_state(unit), model.unit_state(unit), "{unit}");
     }
     for frame in

@@ -10,10 +10,11 @@ use swath_frame::{
     Rule, Trusting,
 };
 
-use super::memory::{GARBAGE, STEPS_MAX, areas, extent, with_map};
+use super::memory::{GARBAGE, STEPS, areas, extent, with_map};
 
-/// Draws memory, granularity, orders and rule, and drives the allocator beside a set of frames; its
-/// nodes are those of the definition after every step.
+/// Draws memory, granularity, orders and rule, and drives the allocator beside a set of frames. Each
+/// result and the number of free frames are compared at once; which frames are free, that the nodes
+/// are those of the definition, and the invariants, after 1, 2, 4... operations and at the end.
 pub fn run(bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let areas = areas(&mut random, 400);
@@ -34,14 +35,15 @@ pub fn run(bytes: &[u8]) {
 fn drive<R: Rule>(map: &MemoryMap<'_>, config: BuddyConfig, random: Random) {
     let words = vec![GARBAGE; PageBuddy::<Vec<u64>, R>::storage_words(map, config)];
     let mut buddy = PageBuddy::<_, R>::new(map, config, words).expect("as many words as needed");
-    conform(map, &mut buddy, random, STEPS_MAX, &mut |buddy, oracle| {
+    conform(map, &mut buddy, random, STEPS, &mut |buddy, oracle| {
         assert_eq!(buddy.check(), Ok(()));
         assert_eq!(blocks(buddy), nodes(oracle.free(), config));
     });
 }
 
 /// Draws memory in a longer span, granularity, orders, rule and tier, and drives the allocator beside a set
-/// of frames.
+/// of frames. Each result and both numbers of frames are compared at once; which frames are free, and the
+/// invariants, after 1, 2, 4... operations and at the end.
 pub fn ranges(bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let areas = areas(&mut random, 300);
@@ -73,7 +75,7 @@ fn drive_ranges<R: Rule, H: Hardening>(
     let late = random.index(20) * Buddy::<R, H>::LATE_AREA_WORDS;
     let words = vec![GARBAGE; Buddy::<R, H>::storage_words(map, config) + late];
     let mut buddy = Buddy::<R, H>::new(map, config, words).expect("as many words as needed");
-    ranges::conform(map, &mut buddy, random, STEPS_MAX, &mut |buddy, _| {
+    ranges::conform(map, &mut buddy, random, STEPS, &mut |buddy, _| {
         assert_eq!(buddy.check(), Ok(()));
         assert_eq!(buddy.fault(), None);
     });

@@ -3,17 +3,15 @@
 //! are told what they have to be told are the judges.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-
-use swath_arch::testing::Random;
-use swath_arch::{Attributes, Extent, Format, Order, PageRange, Pfn, SliceMemory, Vpn};
+use swath_arch::testing::{Random, Steps};
+use swath_arch::{Attributes, Extent, Format, Order, PageRange, Pfn, Vpn};
 use swath_hw::{Geometry, Mmu, TranslationFault, WalkOrder};
 use swath_vm::{
     AddressSpace, Faulted, Flush, KeptPermissions, MapPagesError, PageAccess, PageSizeError, Pmap,
     PmapError, ReverseMap, Site, Sizes, SpaceId, Status,
 };
 
-use super::bus::{Bus, Frames};
+use super::bus::{Bus, Frames, with_bus};
 use super::memory::{GARBAGE, STEPS_MAX};
 
 const TABLES: Extent = Extent::new(Pfn::new(0x100), 64);
@@ -22,9 +20,38 @@ const FIRST: u64 = 0x4_0000;
 const FRAME: u64 = 0x8_0000;
 const PAGES: u64 = 0x420;
 const USER: Attributes = Attributes::USER_DATA;
+/// A look at all pages takes as long as many operations.
+const STEPS: Steps = Steps::quadrupling(STEPS_MAX);
 
-/// Frame of each page of each space, and whether it may be written and executed.
-type Model = BTreeMap<(u32, u64), (u64, bool, bool)>;
+/// A page's frame, and whether it may be written and executed.
+type Known = Option<(u64, bool, bool)>;
+
+/// The pages of the window, in each space.
+struct Model([Vec<Known>; 2]);
+
+impl Model {
+    fn new() -> Self {
+        Self([0, 1].map(|_| vec![None; PAGES as usize]))
+    }
+
+    fn get(&self, id: u32, page: u64) -> Known {
+        self.0[id as usize][(page - FIRST) as usize]
+    }
+
+    fn at(&mut self, id: u32, page: u64) -> &mut Known {
+        &mut self.0[id as usize][(page - FIRST) as usize]
+    }
+
+    fn range(&mut self, id: u32, range: PageRange) -> &mut [Known] {
+        let first = (range.start.raw() - FIRST) as usize;
+        &mut self.0[id as usize][first..first + range.count as usize]
+    }
+
+    fn of_frame(&mut self, frame: u64) -> impl Iterator<Item = &mut Known> {
+        let all = self.0.iter_mut().flatten();
+        all.filter(move |known| known.is_some_and(|known| known.0 == frame))
+    }
+}
 
 type Space<'m> = AddressSpace<&'m Bus<'m>, &'m Frames, &'m Frames>;
 type Reached<'b, 'm> = (&'b mut [Space<'m>], &'b mut dyn FnMut(SpaceId, Flush));
@@ -39,15 +66,20 @@ struct Bench<'m> {
     random: Random,
 }
 
-/// Draws format, sizes and where the status flags lie, and does what a kernel does.
+/// Draws format, sizes and where the status flags lie, and does what a kernel does. After each
+/// operation its own pages are looked for in its space, their ends and a few others in both, and the
+/// tables' frames are counted; all pages of the window, and the invariants of spaces, tables and the
+/// reverse map, after 1, 4, 16... operations and at the end, and when all is removed.
 pub fn run(bytes: &[u8]) {
+    with_bus(TABLES, |bus| drive(bus, bytes));
+}
+
+fn drive(bus: &Bus<'_>, bytes: &[u8]) {
     let mut random = Random::given(bytes);
     let format = Format::ALL[random.index(Format::ALL.len())];
     let all = Sizes::all(format);
     let sizes = if random.one_in(2) { all } else { all.without(Order::known(4)) };
     let status = if random.one_in(2) { Status::InTable } else { Status::InReverseMap };
-    let mut words = vec![GARBAGE; TABLES.count as usize * 512];
-    let bus = Bus::new(SliceMemory::new(TABLES.start, &mut words));
     let tables = Frames::new(TABLES);
     let frames = Extent::new(Pfn::new(FRAME), PAGES);
     // Now and then too few for all pages of both spaces.
@@ -55,33 +87,37 @@ pub fn run(bytes: &[u8]) {
     let words = ReverseMap::words_needed(frames, sizes, status, entries).expect("a small map");
     let reverse =
         ReverseMap::new(frames, sizes, status, vec![GARBAGE; words]).expect("words as needed");
-    let make = |_| AddressSpace::with_superpages(format, sizes, &bus, &tables, &tables);
+    let make = |_| AddressSpace::with_superpages(format, sizes, bus, &tables, &tables);
     let spaces: Vec<_> = (0..2).map(|space| make(space).expect("room for a root")).collect();
     let mmu = |space: &Space<'_>| {
         Mmu::new(space.regime(), Geometry::default(), WalkOrder::default()).expect("a good regime")
     };
     let mmus = RefCell::new(spaces.iter().map(mmu).collect());
     let pmap = Pmap::new(reverse);
-    let (bus, tables, model) = (&bus, &tables, Model::new());
+    let (tables, model) = (&tables, Model::new());
     let mut bench = Bench { bus, tables, spaces, pmap, mmus, model, random };
-    for step in 0..STEPS_MAX as u64 {
+    for step in 0..STEPS.most as u64 {
         if bench.random.is_spent() {
             break;
         }
         let shortages = bench.pmap.statistics().removed_for_shortage;
-        let touched = bench.step();
+        let (id, touched) = bench.step();
         if bench.pmap.statistics().removed_for_shortage > shortages {
             bench.follow();
         }
-        bench.check(touched, step);
+        bench.check_touched(id, touched, step);
+        if STEPS.compares_all(step as usize + 1) {
+            bench.check();
+        }
     }
+    bench.check();
     let all = PageRange::new(Vpn::new(FIRST), PAGES);
     for id in [0, 1].map(SpaceId) {
         bench.with(|pmap, spaces| pmap.remove(spaces, id, all)).expect("nothing fails any more");
         bench.forget(id.0, all);
     }
     assert_eq!(bench.pmap.reverse().used_entries(), 0);
-    bench.check(all, 7);
+    bench.check();
     drop(bench);
     tables.check(0);
 }
@@ -104,8 +140,7 @@ impl<'m> Bench<'m> {
     }
 
     fn forget(&mut self, space: u32, range: PageRange) {
-        let is_gone = |page: (u32, u64)| space == page.0 && range.contains(Vpn::new(page.1));
-        self.model.retain(|&page, _| !is_gone(page));
+        self.model.range(space, range).fill(None);
     }
 
     fn access_kind(&mut self) -> PageAccess {
@@ -113,8 +148,8 @@ impl<'m> Bench<'m> {
             [self.random.index(4)]
     }
 
-    /// One operation; the pages that it is about.
-    fn step(&mut self) -> PageRange {
+    /// One operation; the space and the pages that it is about.
+    fn step(&mut self) -> (SpaceId, PageRange) {
         let range = self.range();
         let id = SpaceId(self.random.below(2) as u32);
         let full = [None, Some(4), Some(18), Some(18)][self.random.index(4)].map(Order::known);
@@ -146,7 +181,7 @@ impl<'m> Bench<'m> {
                 self.with(|pmap, spaces| pmap.protect(spaces, id, range, kept))
                     .expect("memory answers");
                 for page in range.iter() {
-                    if let Some(known) = self.model.get_mut(&(id.0, page.raw())) {
+                    if let Some(known) = self.model.at(id.0, page.raw()) {
                         known.1 &= writable;
                         known.2 &= executable;
                     }
@@ -154,12 +189,11 @@ impl<'m> Bench<'m> {
             }
             7 => {
                 self.with(|pmap, spaces| pmap.page_out(spaces, frame)).expect("memory answers");
-                self.model.retain(|_, known| known.0 != frame.raw());
+                self.model.of_frame(frame.raw()).for_each(|known| *known = None);
             }
             8 => {
                 self.with(|pmap, spaces| pmap.clean(spaces, frame)).expect("memory answers");
-                let of_frame = |known: &&mut (u64, bool, bool)| known.0 == frame.raw();
-                self.model.values_mut().filter(of_frame).for_each(|known| known.1 = false);
+                self.model.of_frame(frame.raw()).flatten().for_each(|known| known.1 = false);
             }
             9..=10 => self.create(id, range.start),
             _ => {
@@ -168,7 +202,7 @@ impl<'m> Bench<'m> {
             }
         }
         self.tables.fault.set(0);
-        range
+        (id, range)
     }
 
     fn enter(&mut self, site: Site, swap: u64, access: PageAccess, full: Option<Order>) {
@@ -180,16 +214,17 @@ impl<'m> Bench<'m> {
         match entered {
             Ok(_) => {
                 let writable = access == PageAccess::Write;
-                let before = self.model.insert(key, (frame, writable, USER.executable));
+                let known = (frame, writable, USER.executable);
+                let before = self.model.at(key.0, key.1).replace(known);
                 assert_eq!(before, None, "{site:?} is mapped twice");
             }
             Err(PmapError::Map(MapPagesError::AlreadyMapped { page })) => {
                 assert_eq!(page, site.page);
-                assert!(self.model.contains_key(&key), "{site:?} is not mapped");
+                assert!(self.model.get(key.0, key.1).is_some(), "{site:?} is not mapped");
             }
             Err(PmapError::OutOfEntries) => assert_eq!(free, 0, "{site:?}"),
             Err(PmapError::Map(MapPagesError::NoTable(_))) => {
-                assert!(!self.model.contains_key(&key), "{site:?}");
+                assert_eq!(self.model.get(key.0, key.1), None, "{site:?}");
             }
             Err(error) => panic!("{site:?}: {error}"),
         }
@@ -199,13 +234,13 @@ impl<'m> Bench<'m> {
         let key = (site.space.0, site.page.raw());
         match self.with(|pmap, spaces| pmap.fault(spaces, site, access, full)) {
             Ok(Faulted::Mapped { .. }) => {
-                let known = self.model.get_mut(&key).expect("a mapped page");
+                let known = self.model.at(key.0, key.1).as_mut().expect("a mapped page");
                 known.1 |= access == PageAccess::Write;
             }
             Ok(Faulted::Removed { range }) => {
                 self.forget(key.0, range);
             }
-            Err(PmapError::NotMapped { .. }) => assert!(!self.model.contains_key(&key)),
+            Err(PmapError::NotMapped { .. }) => assert_eq!(self.model.get(key.0, key.1), None),
             Err(error) => panic!("{site:?}: {error}"),
         }
     }
@@ -233,7 +268,7 @@ impl<'m> Bench<'m> {
                 let writable = access == PageAccess::Write;
                 for (page, frame) in range.iter().zip(frame..) {
                     let known = (frame, writable, USER.executable);
-                    let before = self.model.insert((space.0, page.raw()), known);
+                    let before = self.model.at(space.0, page.raw()).replace(known);
                     assert_eq!(before, None, "{site:?} is mapped twice");
                 }
             }
@@ -250,31 +285,48 @@ impl<'m> Bench<'m> {
     /// Superpages that could not be demoted are gone, and the model follows.
     fn follow(&mut self) {
         let spaces = &self.spaces;
-        self.model.retain(|&(id, page), _| spaces[id as usize].translate(Vpn::new(page)).is_ok());
-    }
-
-    /// The pages that were touched, a sample of the others, and now and then all.
-    fn check(&mut self, touched: PageRange, step: u64) {
-        let stride = if step % 8 == 7 { 1 } else { 13 };
-        let sample = (FIRST..FIRST + PAGES).skip(step as usize % 13).step_by(stride);
-        let mut mmus = self.mmus.borrow_mut();
-        for page in touched.iter().map(Vpn::raw).chain(sample) {
-            for (id, mmu) in (0..).zip(mmus.iter_mut()) {
-                let known = self.model.get(&(id, page)).copied();
-                let seen = match mmu.access(Vpn::new(page).address(), self.bus) {
-                    Ok(access) => {
-                        let Attributes { writable, executable, .. } = access.attributes;
-                        Some((access.addr.frame().raw(), writable, executable))
-                    }
-                    Err(TranslationFault::Translation { .. }) => None,
-                    Err(fault) => panic!("page {page:#x} of {id}: {fault}"),
-                };
-                assert_eq!(seen, known, "page {page:#x} of space {id}");
+        for (space, known) in spaces.iter().zip(&mut self.model.0) {
+            for (page, known) in (FIRST..).zip(known) {
+                known.take_if(|_| space.translate(Vpn::new(page)).is_err());
             }
         }
-        drop(mmus);
-        let used = self.spaces.iter().map(AddressSpace::table_frames).sum();
-        self.tables.check(used);
+    }
+
+    /// The page of a space, as its processor sees it.
+    fn look(&self, id: SpaceId, page: u64) {
+        let seen = match self.mmus.borrow_mut()[id.0 as usize]
+            .access(Vpn::new(page).address(), self.bus)
+        {
+            Ok(access) => {
+                let Attributes { writable, executable, .. } = access.attributes;
+                Some((access.addr.frame().raw(), writable, executable))
+            }
+            Err(TranslationFault::Translation { .. }) => None,
+            Err(fault) => panic!("page {page:#x} of {id:?}: {fault}"),
+        };
+        assert_eq!(seen, self.model.get(id.0, page), "page {page:#x} of {id:?}");
+    }
+
+    fn table_frames(&self) -> u64 {
+        self.spaces.iter().map(AddressSpace::table_frames).sum()
+    }
+
+    /// Looks at the pages that were touched, and at a few others.
+    fn check_touched(&self, id: SpaceId, touched: PageRange, step: u64) {
+        touched.iter().for_each(|page| self.look(id, page.raw()));
+        let sample = (FIRST..FIRST + PAGES).skip(13 * step as usize % 127).step_by(127);
+        for page in [touched.start.raw(), touched.end().raw() - 1].into_iter().chain(sample) {
+            (0..2).for_each(|id| self.look(SpaceId(id), page));
+        }
+        self.tables.count(self.table_frames());
+    }
+
+    /// Looks at everything.
+    fn check(&mut self) {
+        for page in FIRST..FIRST + PAGES {
+            (0..2).for_each(|id| self.look(SpaceId(id), page));
+        }
+        self.tables.check(self.table_frames());
         if let Err(fault) = self.with(|pmap, spaces| pmap.check(spaces, (0..2).map(SpaceId))) {
             panic!("{fault}");
         }

@@ -3,8 +3,10 @@
 use std::alloc::Layout;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::slice;
 
 use swath_arch::testing::Random;
 use swath_pool::{
@@ -13,7 +15,7 @@ use swath_pool::{
     dirty_words,
 };
 
-use super::memory::STEPS_MAX;
+use super::memory::{STEPS, STEPS_MAX};
 
 type Heap<'p, 'm> = LocalHeap<'p, 'm, parking_lot::RawMutex, Source>;
 
@@ -22,6 +24,8 @@ struct Source {
     inner: FirstFit<Vec<u64>>,
     /// Requests until the one that fails; 0 for none.
     fail_in: Rc<Cell<u64>>,
+    /// Units that were ever handed out.
+    touched: Rc<Cell<u128>>,
 }
 
 impl Source {
@@ -30,6 +34,11 @@ impl Source {
         self.fail_in.set(left.saturating_sub(1));
         left == 1
     }
+
+    fn touch(&self, first: u32, units: u32) {
+        let touched = (first..first + units).fold(self.touched.get(), |all, unit| all | 1 << unit);
+        self.touched.set(touched);
+    }
 }
 
 // SAFETY: what `FirstFit` hands out, or less.
@@ -37,11 +46,17 @@ unsafe impl SegmentSource for Source {
     const PAGE_UNITS: u32 = 4;
 
     fn acquire(&mut self, units: u32, align_units: u32) -> Option<u32> {
-        if self.fails() { None } else { self.inner.acquire(units, align_units) }
+        let first = if self.fails() { None } else { self.inner.acquire(units, align_units) }?;
+        self.touch(first, units);
+        Some(first)
     }
 
     fn extend(&mut self, first: u32, units: u32, more: u32) -> bool {
-        !self.fails() && self.inner.extend(first, units, more)
+        let extended = !self.fails() && self.inner.extend(first, units, more);
+        if extended {
+            self.touch(first + units, more);
+        }
+        extended
     }
 
     fn release(&mut self, first: u32, units: u32) {
@@ -53,16 +68,28 @@ unsafe impl SegmentSource for Source {
     }
 }
 
-/// Memory for the arena, aligned as the largest request may want it.
+/// Most units of an arena.
+const UNITS_MAX: usize = 96;
+
+/// Memory for the arena, aligned as the largest request may want it, and zero. It serves one input
+/// after the other: of all of it, only units that were handed out are cleared.
 struct Memory(NonNull<u8>, Layout);
 
 impl Memory {
-    fn new(units: usize) -> Self {
-        let layout = Layout::from_size_align(units * UNIT_BYTES, 16 * UNIT_BYTES);
+    fn new() -> Self {
+        let layout = Layout::from_size_align(UNITS_MAX * UNIT_BYTES, 16 * UNIT_BYTES);
         let layout = layout.expect("a small arena");
         // SAFETY: not of size 0.
         let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) });
         Self(start.expect("memory"), layout)
+    }
+
+    /// Clears the units of these bits.
+    fn clear(&mut self, touched: u128) {
+        for unit in (0..UNITS_MAX).filter(|unit| touched >> unit & 1 == 1) {
+            // SAFETY: a unit of the memory, of which nobody else has a part now.
+            unsafe { self.0.add(unit * UNIT_BYTES).write_bytes(0, UNIT_BYTES) };
+        }
     }
 }
 
@@ -85,44 +112,58 @@ impl Block {
     /// Bytes at each end that are written and compared.
     const ENDS: usize = 64;
 
-    fn places(self) -> impl Iterator<Item = usize> {
+    fn ends(self) -> [Range<usize>; 2] {
         let end = self.len.saturating_sub(Self::ENDS).max(Self::ENDS);
-        (0..self.len.min(Self::ENDS)).chain(end..self.len)
+        [0..self.len.min(Self::ENDS), end..self.len]
     }
 
     fn fill(self) -> Self {
-        // SAFETY: the pool gave so many bytes.
-        self.places().for_each(|at| unsafe { self.at.add(at).write(self.mark) });
+        for end in self.ends().into_iter().filter(|end| !end.is_empty()) {
+            // SAFETY: the pool gave so many bytes.
+            unsafe { self.at.add(end.start).write_bytes(self.mark, end.len()) };
+        }
         self
     }
 
     /// Compares what lies among the first `len` bytes.
     fn look(self, len: usize) {
-        for at in self.places().take_while(|&at| at < len) {
-            // SAFETY: still in use, and written by `fill`.
-            let byte = unsafe { self.at.add(at).read() };
-            assert_eq!(byte, self.mark, "byte {at} of {} was overwritten", self.len);
+        for end in self.ends() {
+            let end = end.start..end.end.min(len);
+            if end.is_empty() {
+                continue;
+            }
+            // SAFETY: still in use, written by `fill`, and nobody writes while they are looked at.
+            let bytes =
+                unsafe { slice::from_raw_parts(self.at.add(end.start).as_ptr(), end.len()) };
+            let other = bytes.iter().position(|&byte| byte != self.mark);
+            assert_eq!(other, None, "a byte from {} on of {} changed", end.start, self.len);
         }
     }
 }
 
 /// Blocks in use by address.
 #[derive(Default)]
-struct Model(BTreeMap<usize, Block>);
+struct Model {
+    blocks: BTreeMap<usize, Block>,
+    live: usize,
+}
 
 impl Model {
     fn add(&mut self, block: Block) {
         let start = block.at.addr().get();
-        let before = self.0.range(..=start).next_back();
+        let before = self.blocks.range(..=start).next_back();
         assert!(before.is_none_or(|(&at, other)| at + other.len <= start), "two own a byte");
-        let after = self.0.range(start..).next();
+        let after = self.blocks.range(start..).next();
         assert!(after.is_none_or(|(&at, _)| start + block.len <= at), "two own a byte");
-        self.0.insert(start, block.fill());
+        self.live += block.len;
+        self.blocks.insert(start, block.fill());
     }
 
     fn pick(&mut self, random: &mut Random) -> Option<Block> {
-        let key = *self.0.keys().nth(random.index(self.0.len().max(1)))?;
-        self.0.remove(&key)
+        let key = *self.blocks.keys().nth(random.index(self.blocks.len().max(1)))?;
+        let block = self.blocks.remove(&key)?;
+        self.live -= block.len;
+        Some(block)
     }
 }
 
@@ -137,21 +178,35 @@ fn size(random: &mut Random) -> usize {
     }
 }
 
-/// Draws an arena and options, and lets two heaps allocate, free each other's blocks and resize.
+/// Draws an arena and options, and lets two heaps allocate, free each other's blocks and resize. Each
+/// result is compared at once, a block's contents when it is resized or freed, and the bytes in use and
+/// the invariants after 1, 2, 4... operations and at the end.
 pub fn run(bytes: &[u8]) {
+    thread_local! {
+        static MEMORY: Cell<Option<Memory>> = const { Cell::new(None) };
+    }
+    // A run that panics does not give it back.
+    let mut memory = MEMORY.take().unwrap_or_else(Memory::new);
+    let touched = drive(&memory, bytes);
+    memory.clear(touched);
+    MEMORY.set(Some(memory));
+}
+
+/// Returns the units that were handed out, by bit.
+fn drive(memory: &Memory, bytes: &[u8]) -> u128 {
     let mut random = Random::given(bytes);
-    let units = [8, 24, 64, 96][random.index(4)];
+    let units = [8, 24, 64, UNITS_MAX][random.index(4)];
     let options = BufferOptions {
         empty_eighths: 1 + random.below(7) as u32,
         slack: random.below(4) as u32,
         purge_delay: [0, 3, 500][random.index(3)],
         guard_segments: random.one_in(2),
     };
-    let memory = Memory::new(units);
+    let touched = Rc::new(Cell::new(0));
     let fail_in = Rc::new(Cell::new(0));
     let used = vec![0; FirstFit::<Vec<u64>>::words(units as u32)];
     let inner = FirstFit::new(memory.0.as_ptr().expose_provenance(), units as u32, used, true);
-    let source = Source { inner, fail_in: Rc::clone(&fail_in) };
+    let source = Source { inner, fail_in: Rc::clone(&fail_in), touched: Rc::clone(&touched) };
     let mut superblocks: Vec<_> = (0..units).map(|_| Superblock::new()).collect();
     let mut returned: Vec<_> = (0..units).map(|_| Returned::new()).collect();
     let mut live: Vec<_> = (0..units).map(|_| Live::new()).collect();
@@ -190,13 +245,12 @@ pub fn run(bytes: &[u8]) {
             }
         }
         fail_in.set(0);
-        if let Err(fault) = pool.check() {
-            panic!("{fault}");
+        if STEPS.compares_all(step as usize + 1) {
+            check(&pool, &model);
         }
-        let live: usize = model.0.values().map(|block| block.len).sum();
-        assert_eq!(pool.stats().live_bytes, live as u64);
     }
-    for block in model.0.into_values() {
+    check(&pool, &model);
+    for block in model.blocks.into_values() {
         free(&mut heaps[0], block);
     }
     drop(heaps);
@@ -205,9 +259,17 @@ pub fn run(bytes: &[u8]) {
     let stats = pool.stats();
     assert_eq!((stats.live_bytes, stats.held_bytes), (0, 0));
     assert_eq!(pool.with_source(|source| source.inner.free_units()), units as u32);
+    touched.get()
 }
 
 type Pool<'m> = BufferPool<'m, parking_lot::RawMutex, Source>;
+
+fn check(pool: &Pool<'_>, model: &Model) {
+    if let Err(fault) = pool.check() {
+        panic!("{fault}");
+    }
+    assert_eq!(pool.stats().live_bytes, model.live as u64);
+}
 
 fn allocate(pool: &Pool<'_>, heap: &mut Heap<'_, '_>, random: &mut Random, model: &mut Model) {
     let size = size(random);

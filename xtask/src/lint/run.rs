@@ -5,7 +5,7 @@ use cargo_metadata::Metadata;
 use xshell::{Shell, cmd};
 
 use crate::bench::BENCH;
-use crate::fuzz::FUZZ;
+use crate::fuzz_program::FUZZ;
 use crate::header;
 use crate::lint::proof;
 use crate::lint::rules::{

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::fmt;
 use std::ptr;
 
 use swath::swath_status::*;
@@ -17,7 +18,7 @@ use swath_vm::{
 
 /// Frames whose pages are mapped, and behind them those of tables.
 pub(crate) const MAPPED: u64 = 2048;
-pub(crate) const TABLES: Extent = Extent { start: Pfn::new(MAPPED), count: 300 };
+pub(crate) const TABLES: Extent = Extent { start: Pfn::new(MAPPED), count: 64 };
 pub(crate) const FRAMES: Extent = Extent { start: Pfn::new(0), count: MAPPED };
 
 const ENTRIES: u32 = 700;
@@ -159,6 +160,32 @@ fn told(outcome: Faulted) -> swath_faulted {
     }
 }
 
+/// The position of a run, for the messages.
+#[derive(Clone, Copy)]
+struct Place {
+    format: Format,
+    seed: u64,
+    step: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, seed {}, step {}", self.format, self.seed, self.step)
+    }
+}
+
+/// Walks the invariants of C's pmap, whose numbers of spaces end at 2.
+fn check(world: &World, pmap: *mut swath_pmap, place: Place) {
+    // SAFETY: objects of the library.
+    unsafe {
+        assert_eq!(swath_pmap_check(pmap, 0).status, SWATH_OK, "{place}");
+        assert_eq!(swath_pmap_check(pmap, 2).status, SWATH_OK, "{place}");
+        assert_eq!(swath_space_check(world.spaces[0].get()).status, SWATH_OK, "{place}");
+        let beyond = swath_result { status: SWATH_ARGUMENT, at: 2 };
+        assert_eq!(swath_pmap_check(pmap, 3), beyond, "{place}");
+    }
+}
+
 /// Drives both through at most `steps` operations; returns what Rust's has counted.
 ///
 /// # Panics
@@ -195,7 +222,7 @@ pub(crate) fn drive(
         if random.is_spent() {
             break;
         }
-        let place = format!("{format:?}, seed {seed}, step {step}");
+        let place = Place { format, seed, step };
         // Space 2 is none; pages beyond the frames and a write that is forbidden are refused.
         let id = random.below(21).min(20) as u32 / 10;
         let (page, frame) = (random.below(MAPPED + 4), random.below(MAPPED + 4));
@@ -352,16 +379,10 @@ pub(crate) fn drive(
         flushed.borrow_mut().clear();
         world.flushed.borrow_mut().clear();
         if step % 300 == 299 {
-            // SAFETY: objects of the library.
-            unsafe {
-                assert_eq!(swath_pmap_check(c, 0).status, SWATH_OK, "{place}");
-                assert_eq!(swath_pmap_check(c, 2).status, SWATH_OK, "{place}");
-                assert_eq!(swath_space_check(world.spaces[0].get()).status, SWATH_OK, "{place}");
-                let beyond = swath_result { status: SWATH_ARGUMENT, at: 2 };
-                assert_eq!(swath_pmap_check(c, 3), beyond, "{place}");
-            }
+            check(&world, c, place);
         }
     }
+    check(&world, c, Place { format, seed, step: steps });
     let statistics = rust.statistics();
     drop(spaces);
     assert_eq!(buddy.borrow().free_frames(), TABLES.count);
@@ -373,6 +394,7 @@ pub(crate) fn drive(
         }
         assert_eq!(swath_frames_free_count(tables), TABLES.count);
     }
-    assert!(world.memory.iter().map(Cell::get).eq(bytes), "{format:?}, seed {seed}: the tables");
+    let told: Vec<u64> = world.memory.iter().map(Cell::get).collect();
+    assert!(told == bytes, "{format:?}, seed {seed}: the tables");
     statistics
 }

@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use swath_arch::testing::Random;
+use swath_arch::testing::{Random, Steps};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
@@ -182,18 +182,19 @@ impl<A: FrameAllocator> FrameAllocator for Merged<A> {
     }
 
     fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
-        let mut frames = Vec::new();
-        self.0.for_each_free(&mut |block| frames.extend(block.iter().map(Pfn::raw)));
-        frames.sort_unstable();
-        for run in frames.chunk_by(|a, b| a + 1 == *b) {
-            visit(Extent::new(Pfn::new(run[0]), run.len() as u64));
+        let mut blocks = blocks(&self.0);
+        blocks.sort_unstable_by_key(|block| block.start);
+        for run in blocks.chunk_by(|a, b| a.end() == b.start) {
+            visit(Extent::new(run[0].start, run.iter().map(|block| block.count).sum()));
         }
     }
 }
 
 /// Drives `allocator`, whose frames are those of `map` and all free, through at most
 /// `steps` operations of `random`, a seed or given bytes, and at last frees everything.
-/// `inspect` looks at the allocator after each.
+/// `inspect` looks at the allocator where the steps say that all is compared: after each operation,
+/// or at doubling distances and at the end; what an operation returns and the number of free frames
+/// are compared after each.
 ///
 /// Checked are: all or nothing; no frame twice; any part of what is allocated
 /// can be freed; each error is the one that the set of frames calls for, and
@@ -206,17 +207,17 @@ pub fn conform<A: FrameAllocator>(
     map: &MemoryMap<'_>,
     allocator: &mut A,
     random: impl Into<Random>,
-    steps: usize,
+    steps: impl Into<Steps>,
     inspect: &mut dyn FnMut(&A, &FrameOracle),
 ) {
-    let mut random = random.into();
+    let (mut random, steps) = (random.into(), steps.into());
     let seed = random.seed();
     let mut oracle = FrameOracle::new(map);
     oracle.place.seed = seed;
     assert_eq!(allocator.total_frames(), map.total_frames(), "seed {seed}");
     agree(allocator, &oracle);
     inspect(allocator, &oracle);
-    for step in 1..=steps {
+    for step in 1..=steps.most {
         if random.is_spent() {
             break;
         }
@@ -244,9 +245,14 @@ pub fn conform<A: FrameAllocator>(
             4 => hostile(allocator, &mut oracle, map, &mut random),
             _ => free(allocator, &mut oracle, &mut random),
         }
-        agree(allocator, &oracle);
-        inspect(allocator, &oracle);
+        assert_eq!(allocator.free_frames(), oracle.free.len() as u64, "{place}");
+        if steps.compares_all(step) {
+            agree(allocator, &oracle);
+            inspect(allocator, &oracle);
+        }
     }
+    agree(allocator, &oracle);
+    inspect(allocator, &oracle);
     let held: Vec<u64> =
         oracle.frames.iter().copied().filter(|&frame| oracle.is_allocated(frame)).collect();
     for run in held.chunk_by(|a, b| a + 1 == *b) {

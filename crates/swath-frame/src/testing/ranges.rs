@@ -1,6 +1,6 @@
 //! The conformance suite of allocators that serve contiguous requests and whose memory comes and goes.
 
-use swath_arch::testing::Random;
+use swath_arch::testing::{Random, Steps};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::contiguous::{ContiguousAllocator, ContiguousError, ContiguousRequest};
@@ -10,7 +10,7 @@ use crate::testing::frames::{FrameOracle, agree, blocks, free, request, size};
 
 /// Drives `allocator`, whose frames are those of `map` and all free, through at most `steps` operations of
 /// `random`: contiguous requests under all constraints, memory that comes and goes anywhere in the span, and requests
-/// and frees between them. `inspect` looks at it after each.
+/// and frees between them. `inspect` looks at it where the steps say that all is compared.
 ///
 /// Checked are: the run is the lowest of all that meet the request, and a request fails only if there is
 /// none; each error is the one that the set of frames calls for, and changes nothing; what has come can be
@@ -22,14 +22,14 @@ pub fn conform<A: ContiguousAllocator + FrameHotplug>(
     map: &MemoryMap<'_>,
     allocator: &mut A,
     random: impl Into<Random>,
-    steps: usize,
+    steps: impl Into<Steps>,
     inspect: &mut dyn FnMut(&A, &FrameOracle),
 ) {
-    let mut random = random.into();
+    let (mut random, steps) = (random.into(), steps.into());
     let mut oracle = FrameOracle::new(map);
     oracle.place.seed = random.seed();
     assert_eq!(allocator.span(), map.span());
-    for step in 1..=steps {
+    for step in 1..=steps.most {
         if random.is_spent() {
             break;
         }
@@ -41,10 +41,16 @@ pub fn conform<A: ContiguousAllocator + FrameHotplug>(
             4 => request(allocator, &mut oracle, size(&mut random)),
             _ => free(allocator, &mut oracle, &mut random),
         }
-        agree(allocator, &oracle);
-        assert_eq!(allocator.total_frames(), oracle.frames.len() as u64, "{}", oracle.place);
-        inspect(allocator, &oracle);
+        let place = oracle.place;
+        assert_eq!(allocator.free_frames(), oracle.free.len() as u64, "{place}");
+        assert_eq!(allocator.total_frames(), oracle.frames.len() as u64, "{place}");
+        if steps.compares_all(step) {
+            agree(allocator, &oracle);
+            inspect(allocator, &oracle);
+        }
     }
+    agree(allocator, &oracle);
+    inspect(allocator, &oracle);
 }
 
 /// A request for a run: mostly possible.

@@ -9,11 +9,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use swath_arch::testing::Random;
+use swath_arch::testing::{Random, Steps};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameFreeError;
 use crate::map::MemoryMap;
+use crate::testing::frames::SeedStep;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,8 +171,8 @@ impl ZoneOracle {
         Ok(())
     }
 
-    fn place(&self) -> alloc::string::String {
-        alloc::format!("seed {}, step {}", self.seed, self.step)
+    fn place(&self) -> SeedStep {
+        SeedStep { seed: self.seed, step: self.step }
     }
 }
 
@@ -184,8 +185,8 @@ pub fn blocks(zone: &(impl ZoneAllocator + ?Sized)) -> Vec<Extent> {
 
 /// Drives `zone`, whose frames are those of `map` in `span` and all free,
 /// through at most `steps` operations of `random`, and at last rejoins and gives everything.
-/// `order_max` is the largest order that it serves. `inspect` looks at the
-/// allocator after each.
+/// `order_max` is the largest order that it serves. `inspect` looks at the allocator where the
+/// steps say that all is compared.
 ///
 /// Checked are: a request of any mobility is served exactly if an aligned block
 /// that is free and not isolated is there (an unmixed one may fail, but changes
@@ -202,10 +203,10 @@ pub fn conform<Z: ZoneAllocator>(
     order_max: Order,
     zone: &mut Z,
     random: impl Into<Random>,
-    steps: usize,
+    steps: impl Into<Steps>,
     inspect: &mut dyn FnMut(&Z, &ZoneOracle),
 ) {
-    let mut random = random.into();
+    let (mut random, steps) = (random.into(), steps.into());
     let seed = random.seed();
     let mut oracle = ZoneOracle::new(map, span, zone.isolation_order(), order_max);
     oracle.seed = seed;
@@ -214,7 +215,7 @@ pub fn conform<Z: ZoneAllocator>(
     inspect(zone, &oracle);
     // Phases of filling and of draining, so that full and empty zones occur.
     let mut allocations_of_8 = 4;
-    for step in 1..=steps {
+    for step in 1..=steps.most {
         if random.is_spent() {
             break;
         }
@@ -230,10 +231,15 @@ pub fn conform<Z: ZoneAllocator>(
             _ if random.below(8) < allocations_of_8 => allocate(zone, &mut oracle, &mut random),
             _ => free(zone, &mut oracle, &mut random),
         }
-        agree(zone, &oracle);
-        inspect(zone, &oracle);
+        assert_eq!(zone.free_frames(), oracle.free_frames(), "{}", oracle.place());
+        if steps.compares_all(step) {
+            agree(zone, &oracle);
+            inspect(zone, &oracle);
+        }
     }
-    oracle.step = steps + 1;
+    agree(zone, &oracle);
+    inspect(zone, &oracle);
+    oracle.step = steps.most + 1;
     let size = oracle.unit.frames();
     let first = span.start.raw() / size * size;
     for unit in 0..oracle.isolated.len() {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bench::BENCH;
-use crate::fuzz::FUZZ;
+use crate::fuzz_program::FUZZ;
 use crate::lint::tree::{Edge, Tree};
 
 /// Each crate and what it may depend on.
