@@ -266,7 +266,7 @@ fn frames_conform() {
     assert_eq!(unsafe { swath_map_frames(c_map) }, 1564);
     with_map(|map| {
         for (granularity, top_order) in [(1, 10), (4, 8), (9, 18)] {
-            for best_fit in [0, 1] {
+            for best_fit in 0..few(2) as u32 {
                 let config = swath_frames_config { granularity, top_order, best_fit };
                 for seed in 0..few(4) {
                     let mut frames = CFrames::new(c_map, config);
