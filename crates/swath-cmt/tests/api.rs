@@ -177,17 +177,27 @@ fn safe_calls_with_anything_are_refused() {
     assert!(swath_cmt::begin_with(Options::default()).is_err(), "it has begun");
 }
 
+const MIB: u64 = 1 << 20;
+
+/// Begins with the kernel's own huge pages and no others; returns false, and says so, where it has none.
+fn begins_with_huge_pages() -> bool {
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        println!("skipped: a kernel without transparent huge pages");
+        return false;
+    }
+    let options = Options { hugetlb: Hugetlb::Never, ..Options::default() };
+    swath_cmt::begin_with(options).expect("a pool");
+    true
+}
+
 /// A process that grows gets the huge page of a chunk before all of it is used, the more so the more it has: the first at
 /// seven eighths, the second at three quarters, and the third with its first unit, as the process has used much by then.
 #[test]
 fn a_growing_process_gets_its_huge_pages_early() {
     alone("a_growing_process_gets_its_huge_pages_early", || {
-        const MIB: u64 = 1 << 20;
-        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
-            return println!("skipped: a kernel without transparent huge pages");
+        if !begins_with_huge_pages() {
+            return;
         }
-        let options = Options { hugetlb: Hugetlb::Never, ..Options::default() };
-        swath_cmt::begin_with(options).expect("a pool");
         let stats = || swath_cmt::stats();
         // Until so much is held, and then until the next superblock.
         let fill = |held: u64| {
@@ -213,12 +223,9 @@ fn a_growing_process_gets_its_huge_pages_early() {
 #[test]
 fn the_first_chunks_get_their_huge_pages_in_time() {
     alone("the_first_chunks_get_their_huge_pages_in_time", || {
-        const MIB: u64 = 1 << 20;
-        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
-            return println!("skipped: a kernel without transparent huge pages");
+        if !begins_with_huge_pages() {
+            return;
         }
-        let options = Options { hugetlb: Hugetlb::Never, ..Options::default() };
-        swath_cmt::begin_with(options).expect("a pool");
         let has = || (swath_cmt::stats().thp_bytes, swath_cmt::stats().small_bytes);
         // Segments of a unit, of each of which so many bytes are used.
         let fill = |chunks: u64, used: usize| {

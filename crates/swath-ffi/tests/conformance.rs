@@ -14,7 +14,7 @@ use ::swath_heap::conformance::Plan;
 use ::swath_heap::{ByteAllocator, ResizeBytesError};
 use swath::swath_status::*;
 use swath::*;
-use swath_arch::testing::Random;
+use swath_arch::testing::{Random, few};
 use swath_arch::{Extent, Order, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
 use swath_frame::testing::frames::conform;
 use swath_frame::testing::ranges;
@@ -203,11 +203,6 @@ fn hotplug(result: swath_result, extent: Extent) -> Result<(), FrameHotplugError
         SWATH_STATE => FrameHotplugError::InUse { frame },
         other => panic!("{other:?}"),
     })
-}
-
-/// A part of `n`, 1 or more, under Miri, where a step takes a thousand times as long.
-const fn few(n: u64) -> u64 {
-    if cfg!(miri) { n.div_ceil(100) } else { n }
 }
 
 /// A span around the areas, for memory that comes late.

@@ -5,7 +5,7 @@ use std::ptr;
 
 use swath::swath_status::*;
 use swath::*;
-use swath_arch::testing::Random;
+use swath_arch::testing::{Random, few};
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::segment::{
     Area, AreaFrames, AreaSpace, Segment, SegmentAllocator, SegmentError, SegmentFreeError,
@@ -192,11 +192,6 @@ impl SegmentAllocator for CSegments<'_> {
 
 fn extent(start: u64, count: u64) -> Extent {
     Extent::new(Pfn::new(start), count)
-}
-
-/// A part of `n`, 1 or more, under Miri, where a step takes a thousand times as long.
-const fn few(n: u64) -> u64 {
-    if cfg!(miri) { n.div_ceil(100) } else { n }
 }
 
 #[test]

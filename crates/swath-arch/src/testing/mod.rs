@@ -4,4 +4,4 @@ pub mod random;
 pub mod steps;
 
 pub use random::Random;
-pub use steps::Steps;
+pub use steps::{Steps, few};

@@ -72,7 +72,7 @@ pub enum ExceptionCause {
 /// An access that was not made. The core has come to `cycle`, walks it did are paid for;
 /// the TLBs hold nothing new of a page without translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{} at {addr}, cycle {cycle}: {cause}", verb(*.operation))]
+#[error("{} at {addr}, cycle {cycle}: {cause}", .operation.name())]
 pub struct Exception {
     /// The address.
     pub addr: VirtAddr,
@@ -82,12 +82,4 @@ pub struct Exception {
     pub cycle: Cycle,
     /// The reason.
     pub cause: ExceptionCause,
-}
-
-const fn verb(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Read => "read",
-        Operation::Write => "write",
-        Operation::Fetch => "fetch",
-    }
 }

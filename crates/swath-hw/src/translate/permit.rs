@@ -13,6 +13,17 @@ pub enum Operation {
     Fetch,
 }
 
+impl Operation {
+    /// Returns its name: "read", "write" or "fetch".
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Fetch => "fetch",
+        }
+    }
+}
+
 /// An operation with the privilege of the code that makes it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AccessKind {

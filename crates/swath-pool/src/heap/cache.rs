@@ -118,6 +118,14 @@ pub(crate) struct CachedSlot {
     pub(crate) address: usize,
 }
 
+impl CachedSlot {
+    /// The granule that begins at an address so many bytes behind the arena's first; outside the arena if none does.
+    #[inline(always)]
+    pub(crate) const fn at(address: usize, offset: usize) -> Self {
+        Self { granule: offset.rotate_right(GRANULE_SHIFT), address }
+    }
+}
+
 /// What a heap knows of a class: both words are found by one register.
 #[derive(Clone, Copy)]
 #[repr(C)]

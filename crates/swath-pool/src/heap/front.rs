@@ -14,9 +14,7 @@ use crate::heap::slot::HeapSlot;
 use crate::pool::buffer_pool::{BlockPlace, BufferPool};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::claim::Claim;
-use crate::superblock::class::{
-    CLASSES, GRANULE_SHIFT, LAYOUTS, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT,
-};
+use crate::superblock::class::{CLASSES, LAYOUTS, UNIT_BYTES, UNIT_GRANULES_SHIFT, UNIT_SHIFT};
 use crate::superblock::live::{LIVE_BITS, clear, word_of};
 use crate::superblock::owner::Owner;
 use crate::superblock::record::Superblock;
@@ -62,7 +60,7 @@ impl<'m, L: RawMutex, S: SegmentSource, R: Reach<'m, L, S>> Front<'_, 'm, L, S, 
     fn cached_slot(self, address: usize) -> CachedSlot {
         // SAFETY: the pool is there, as `new` says, or is `NOTHING`, which has some first byte.
         let offset = unsafe { self.reach.offset_of(address) };
-        CachedSlot { granule: offset.rotate_right(GRANULE_SHIFT), address }
+        CachedSlot::at(address, offset)
     }
 
     /// Returns the claim to the unit in which a slot lies, if that is in the arena: a multiplication, or a wait for the

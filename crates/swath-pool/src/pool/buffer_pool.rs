@@ -291,17 +291,6 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         unsafe { (*pool).tables.base.0 }
     }
 
-    /// Returns the granule that begins at an address, as an entry of a cache; outside the arena if none does.
-    ///
-    /// # Safety
-    /// As for [`granule_start`](Self::granule_start).
-    #[inline(always)]
-    pub(crate) unsafe fn cached_slot_of(pool: *const Self, address: usize) -> CachedSlot {
-        // SAFETY: as the caller says.
-        let offset = address.wrapping_sub(unsafe { (*pool).tables.base.0 }.addr());
-        CachedSlot { granule: offset.rotate_right(GRANULE_SHIFT), address }
-    }
-
     /// Returns the number of the arena's granules.
     ///
     /// # Safety
@@ -372,10 +361,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         unsafe { Self::granule_start(self, granule) }.addr()
     }
 
-    /// As [`cached_slot_of`](Self::cached_slot_of).
+    /// Returns the granule that begins at an address, as an entry of a cache; outside the arena if none does.
+    #[inline(always)]
     pub(crate) fn cached_slot(&self, address: usize) -> CachedSlot {
-        // SAFETY: the pool is there.
-        unsafe { Self::cached_slot_of(self, address) }
+        CachedSlot::at(address, address.wrapping_sub(self.tables.base.0.addr()))
     }
 
     /// Returns the superblock in which a granule lies, with its number.

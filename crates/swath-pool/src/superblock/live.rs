@@ -145,9 +145,7 @@ impl<'m> LiveBits<'m> {
             rest &= rest - 1;
             let granule = first + bit * step;
             let Some(word) = self.word(granule) else { continue };
-            let (live, mask) = (word.load(Relaxed), 1 << (granule % LIVE_BITS));
-            word.store(live & !mask, Relaxed);
-            cleared |= u64::from(live & mask != 0) << bit;
+            cleared |= u64::from(clear_in(word, granule)) << bit;
         }
         cleared
     }
@@ -203,9 +201,14 @@ pub(crate) unsafe fn clear(first: *const Live, granule: usize) -> bool {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
         // SAFETY: as the caller says.
-        let word = unsafe { word_of(first, granule) };
-        let (live, mask) = (word.load(Relaxed), 1 << (granule % LIVE_BITS));
-        word.store(live & !mask, Relaxed);
-        live & mask != 0
+        clear_in(unsafe { word_of(first, granule) }, granule)
     }
+}
+
+/// Clears a granule's bit in its word, as the owner, and returns true if it was set.
+#[inline(always)]
+fn clear_in(word: &AtomicU32, granule: usize) -> bool {
+    let (live, mask) = (word.load(Relaxed), 1 << (granule % LIVE_BITS));
+    word.store(live & !mask, Relaxed);
+    live & mask != 0
 }

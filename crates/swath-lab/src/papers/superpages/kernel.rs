@@ -555,11 +555,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
     fn handle(&mut self, id: usize, exception: Exception) -> Result<(), KernelError> {
         let refused = KernelError::NotPermitted {
             process: id,
-            what: match exception.operation {
-                Operation::Read => "read",
-                Operation::Write => "write",
-                Operation::Fetch => "fetch",
-            },
+            what: exception.operation.name(),
             addr: exception.addr.raw(),
         };
         match exception.cause {
