@@ -294,8 +294,14 @@ impl Drawing<'_> {
                 );
         let series = [GCC, CLANG].map(|compiler| {
             let saved = |cycles: u32| {
-                let saved = self.found.work.evidence(|view| {
-                    let cells = view.select().is(COMPILER, compiler).is(CYCLES, u64::from(cycles));
+                let is_plans = cycles == self.plan.recorded_cycles.small();
+                let grid = if is_plans { &self.found.exact } else { &self.found.work };
+                let saved = grid.evidence(|view| {
+                    let builds = view.select().is(COMPILER, compiler);
+                    let cells = match is_plans {
+                        true => builds.is(PROGRAM, BUILD).is(WALKS, PLAN),
+                        false => builds.is(CYCLES, u64::from(cycles)),
+                    };
                     let time = |mode: &str| cells.clone().is(MODE, mode).one("cycles");
                     Ok(100.0 * (1.0 - time(self.modes[1])? / time(self.modes[0])?.max(1.0)))
                 });

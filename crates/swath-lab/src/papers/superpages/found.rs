@@ -58,7 +58,7 @@ pub struct TalkFound {
     pub(crate) random: Grid,
     /// Copies to other places: [`PROGRAM`], [`MODE`], [`SHIFT`].
     pub(crate) copies: Grid,
-    /// Builds with more or less work: [`COMPILER`], [`MODE`], [`CYCLES`].
+    /// Builds with more or less work than the plan's: [`COMPILER`], [`MODE`], [`CYCLES`].
     pub(crate) work: Grid,
     /// The loop of TLB misses: [`READING`], [`MODE`], [`TLB`].
     pub(crate) misses: Grid,

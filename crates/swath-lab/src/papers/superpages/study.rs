@@ -125,7 +125,9 @@ fn points(bench: &Bench<'_>) -> Vec<Point> {
             if !bench.quick {
                 points.extend([build(false), Point::Compiler { compiler, mode }]);
                 let work = |&cycles: &u32| Point::Work { compiler, mode, cycles };
-                points.extend(WORK_CYCLES.iter().filter(|_| mode < 2).map(work));
+                // The plan's own is the build above.
+                let others = |&&cycles: &&u32| cycles != bench.plan.recorded_cycles.small();
+                points.extend(WORK_CYCLES.iter().filter(others).filter(|_| mode < 2).map(work));
             }
         }
         for reading in 0..=READINGS.len() {
