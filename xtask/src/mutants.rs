@@ -41,18 +41,18 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-hw/src/tlb/array.rs", &[(UNIT, &["tlb::"]), (SUITE, &["tlb", "mmu::"])]),
     ("crates/swath-hw/src/tlb/split.rs", &[(UNIT, &["tlb::"]), (SUITE, &["mmu::", "processor"])]),
     ("crates/swath-hw/src/translate/walker.rs", &[(UNIT, &["translate::"]), WALKS]),
-    ("crates/swath-pool/src/heap/cache.rs", &[(UNIT, &["heap::cache"]), POOLS]),
-    ("crates/swath-pool/src/heap/front.rs", &[FRONTS, POOLS]),
+    ("crates/swath-pool/src/heap/cache.rs", POOL),
+    ("crates/swath-pool/src/heap/front.rs", POOL),
     ("crates/swath-pool/src/heap/kept.rs", &[(UNIT, &["heap::kept"]), POOLS]),
-    ("crates/swath-pool/src/heap/local.rs", &[POOL, POOLS]),
+    ("crates/swath-pool/src/heap/local.rs", POOL),
     ("crates/swath-pool/src/heap/run.rs", &[(UNIT, &["heap::kept"]), POOLS]),
-    ("crates/swath-pool/src/heap/segment.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
+    ("crates/swath-pool/src/heap/segment.rs", POOL),
     ("crates/swath-pool/src/heap/short.rs", &[(UNIT, &["heap::short"]), POOLS]),
-    ("crates/swath-pool/src/heap/spill.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
-    ("crates/swath-pool/src/pool/buffer_pool.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
-    ("crates/swath-pool/src/pool/check.rs", &[(UNIT, &["pool::check"]), POOLS]),
-    ("crates/swath-pool/src/pool/dirty.rs", &[(UNIT, &["pool::dirty"]), POOLS]),
-    ("crates/swath-pool/src/pool/exchange.rs", &[(UNIT, &["pool::"]), POOL, POOLS]),
+    ("crates/swath-pool/src/heap/spill.rs", POOL),
+    ("crates/swath-pool/src/pool/buffer_pool.rs", POOL),
+    ("crates/swath-pool/src/pool/check.rs", POOL),
+    ("crates/swath-pool/src/pool/dirty.rs", POOL),
+    ("crates/swath-pool/src/pool/exchange.rs", POOL),
     ("crates/swath-pool/src/pool/stats.rs", &[(SUITE, &["stats"]), POOLS]),
     ("crates/swath-pool/src/source/first_fit.rs", &[(UNIT, &["source::"]), POOLS]),
     ("crates/swath-pool/src/source/masks.rs", &[(UNIT, &["source::"]), POOLS]),
@@ -87,21 +87,29 @@ const MACHINE: Stage = (SUITE, &["whole_machine"]);
 const PMAPS: Stage = (SUITE, &["pmap", "superpage_faults"]);
 const RESERVED: Stage = (SUITE, &["reservation"]);
 const WALKS: Stage = (SUITE, &["mmu::", "superpage_walks", "line::"]);
-const POOL: Stage = (
-    SUITE,
-    &[
-        "a_full_arena",
-        "an_ill_made",
-        "cannot_be",
-        "front::",
-        "kept_segments",
-        "places",
-        "safe_calls",
-        "stats",
-    ],
-);
-const FRONTS: Stage = (SUITE, &["front::", "places"]);
 const POOLS: Stage = (SUITE, &["errors", "flips", "model", "safe_calls", "threads"]);
+/// Of a pool's heaps and its exchange: all unit tests, then the suite, without its long tests and with them.
+const POOL: &[Stage] = &[
+    (UNIT, &[]),
+    (
+        SUITE,
+        &[
+            "a_block",
+            "a_full_arena",
+            "a_pool",
+            "an_ill_made",
+            "cannot_be",
+            "every",
+            "front::",
+            "kept_segments",
+            "only_slots",
+            "places",
+            "safe_calls",
+            "stats",
+        ],
+    ),
+    (SUITE, &["errors", "flips", "model", "threads"]),
+];
 
 /// Which files are changed, and how much of them.
 #[derive(clap::Args)]
