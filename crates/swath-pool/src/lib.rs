@@ -4,6 +4,8 @@
 mod error;
 mod heap;
 mod options;
+#[cfg(all(test, not(loom), not(miri)))]
+mod plain;
 mod pool;
 mod source;
 mod superblock;

@@ -3,60 +3,28 @@
 extern crate std;
 
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::alloc::Layout;
-use std::vec;
+use core::sync::atomic::Ordering::Relaxed;
 use std::vec::Vec;
-
-use lock_api::{GuardSend, RawMutex};
 
 use crate::error::BufferFreeError;
 use crate::heap::local::LocalHeap;
 use crate::heap::run::Run;
 use crate::heap::slot::HeapSlot;
 use crate::options::BufferOptions;
-use crate::pool::buffer_pool::BufferPool;
+use crate::plain::fixture::{Leaked, Lock, Source, TestPool, leaked};
 use crate::pool::check::BufferFault;
-use crate::pool::storage::{Storage, dirty_words};
-use crate::source::first_fit::FirstFit;
-use crate::superblock::claim::{CLOSED, Claim};
+use crate::superblock::claim::CLOSED;
 use crate::superblock::class::{LAYOUTS, SLOT_BYTES_MAX, STARTS, UNIT_BYTES, class_of};
-use crate::superblock::live::Live;
 use crate::superblock::owner::{Owner, Role};
 use crate::superblock::record::Superblock;
-use crate::superblock::returned::Returned;
 
 const UNITS: usize = 64;
 
-struct Lock(AtomicBool);
-
-// SAFETY: whoever changes the flag from false to true holds the lock until he stores false; acquire and
-// release order what is inside.
-unsafe impl RawMutex for Lock {
-    #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
-    const INIT: Self = Self(AtomicBool::new(false));
-    type GuardMarker = GuardSend;
-
-    fn lock(&self) {
-        assert!(self.try_lock(), "one thread");
-    }
-
-    fn try_lock(&self) -> bool {
-        self.0.compare_exchange(false, true, Acquire, Relaxed).is_ok()
-    }
-
-    unsafe fn unlock(&self) {
-        self.0.store(false, Release);
-    }
-}
-
-type CheckedPool = BufferPool<'static, Lock, FirstFit<Vec<u64>>>;
-type Heap = LocalHeap<'static, 'static, Lock, FirstFit<Vec<u64>>>;
+type Heap = LocalHeap<'static, 'static, Lock, Source>;
 
 /// A pool in use, and where in it something lies. All memory is leaked.
 struct Used {
-    pool: &'static CheckedPool,
+    pool: &'static TestPool,
     first: Heap,
     second: Heap,
     /// Superblocks of slots of 512 bytes, which are all in use, in part and current.
@@ -72,23 +40,8 @@ struct Used {
 
 impl Used {
     fn new() -> Self {
-        let layout = Layout::from_size_align(UNITS * UNIT_BYTES, 16 * UNIT_BYTES).unwrap();
-        // SAFETY: not of size 0.
-        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).unwrap();
-        let words = vec![0; FirstFit::<Vec<u64>>::words(UNITS as u32)];
-        let source = FirstFit::new(base.as_ptr().expose_provenance(), UNITS as u32, words, true);
-        let storage = Storage {
-            superblocks: Vec::leak((0..UNITS).map(|_| Superblock::new()).collect()),
-            returned: Vec::leak((0..UNITS).map(|_| Returned::new()).collect()),
-            live: Vec::leak((0..UNITS).map(|_| Live::new()).collect()),
-            claims: Vec::leak((0..UNITS).map(|_| Claim::new()).collect()),
-            heaps: Vec::leak((0..2).map(|_| HeapSlot::new()).collect()),
-            dirty: Vec::leak(vec![0; dirty_words(UNITS)]),
-        };
         let options = BufferOptions { slack: 1, empty_eighths: 5, ..BufferOptions::default() };
-        // SAFETY: the arena is the pool's for good.
-        let pool = unsafe { CheckedPool::new(base, storage, source, options) };
-        let pool: &'static CheckedPool = std::boxed::Box::leak(std::boxed::Box::new(pool.unwrap()));
+        let Leaked { pool, base, .. } = leaked(UNITS, 2, options);
         let (mut first, mut second) = (pool.attach().unwrap(), pool.attach().unwrap());
         let unit_of =
             |block: NonNull<u8>| ((block.addr().get() - base.addr().get()) / UNIT_BYTES) as u32;

@@ -98,6 +98,8 @@ const MODULES: &[&str] = &[
     "crates/swath-pool/src/heap/segment.rs",
     "crates/swath-pool/src/heap/slot.rs",
     "crates/swath-pool/src/heap/spill.rs",
+    "crates/swath-pool/src/plain/agrees.rs",
+    "crates/swath-pool/src/plain/fixture.rs",
     "crates/swath-pool/src/pool/buffer_pool.rs",
     "crates/swath-pool/src/pool/check_faults.rs",
     "crates/swath-pool/src/pool/exchange.rs",

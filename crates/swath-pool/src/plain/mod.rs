@@ -1,0 +1,6 @@
+//! A plain pool beside the real one, for tests: of each call it tells beforehand what place comes back, what is held where and
+//! what goes back.
+
+mod agrees;
+pub(crate) mod fixture;
+mod pool;
