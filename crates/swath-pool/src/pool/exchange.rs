@@ -61,26 +61,36 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// heap's, or releases it to the source if it is empty.
     pub(crate) fn receive(&self, global: &mut Global<'m, S>, index: u32) {
         let superblock = &self.superblocks()[index as usize];
-        let used = superblock.used() as u32;
-        superblock.set_used(used, 0);
+        let used = self.believed_used(index);
+        let Some(class) = superblock.class() else {
+            // Nothing is allocated from it, and nobody knows how long it is.
+            self.close_front(index);
+            superblock.set_owner(OVERWRITTEN);
+            return;
+        };
         if used == 0 {
-            self.release_superblock(global, index);
+            self.release_superblock(global, index, class);
             return;
         }
         self.close_front(index);
-        match superblock.class() {
-            Some(class) if used < superblock.slots.load(Relaxed) => {
-                superblock.set_owner(Owner::of(GLOBAL, class));
-                superblock.set_full(false);
-                global.partial[class].push(self.superblocks(), index);
-            }
-            Some(class) => {
-                superblock.set_owner(Owner::of(GLOBAL, class));
-                superblock.set_full(true);
-            }
-            // Nothing is allocated from it.
-            None => superblock.set_owner(OVERWRITTEN),
+        superblock.set_owner(Owner::of(GLOBAL, class));
+        let is_full = used >= LAYOUTS[class].slots;
+        superblock.set_full(is_full);
+        if !is_full {
+            global.partial[class].push(self.superblocks(), index);
         }
+    }
+
+    /// Slots of a superblock that are not free, as its count says, which has no mark then; by its bits, where it says that
+    /// there are none: what is in use does not go back by a count that was overwritten.
+    fn believed_used(&self, index: u32) -> u32 {
+        let superblock = &self.superblocks()[index as usize];
+        let used = match superblock.used() {
+            used @ 1.. => used as u32,
+            _ => superblock.count_used(self.live(), (index as usize) << UNIT_GRANULES_SHIFT),
+        };
+        superblock.set_used(used, 0);
+        used
     }
 
     /// As [`receive`](Self::receive), taking the lock.
@@ -88,13 +98,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         self.receive(&mut self.lock(), index);
     }
 
-    fn release_superblock(&self, global: &mut Global<'m, S>, index: u32) {
-        let superblocks = self.superblocks();
-        let Some(class) = superblocks[index as usize].class() else {
-            // Nobody knows how long it is.
-            superblocks[index as usize].set_owner(OVERWRITTEN);
-            return;
-        };
+    fn release_superblock(&self, global: &mut Global<'m, S>, index: u32, class: usize) {
         let units = LAYOUTS[class].units;
         self.end_superblock(index, units);
         global.release(index, units);
@@ -269,9 +273,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             superblock.set_full(false);
             list.push(self.superblocks(), index);
         }
-        if superblock.used() == 0 {
+        if self.believed_used(index) == 0 {
             list.remove(self.superblocks(), index);
-            self.release_superblock(global, index);
+            self.release_superblock(global, index, class);
         }
     }
 

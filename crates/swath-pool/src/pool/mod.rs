@@ -11,5 +11,7 @@ mod dirty_model;
 pub(crate) mod exchange;
 pub(crate) mod fork;
 pub(crate) mod global;
+#[cfg(all(test, not(loom), not(miri)))]
+mod overwritten;
 pub(crate) mod stats;
 pub(crate) mod storage;

@@ -104,6 +104,7 @@ const MODULES: &[&str] = &[
     "crates/swath-pool/src/pool/check_faults.rs",
     "crates/swath-pool/src/pool/exchange.rs",
     "crates/swath-pool/src/pool/fork.rs",
+    "crates/swath-pool/src/pool/overwritten.rs",
     "crates/swath-pool/src/source/first_fit.rs",
     "crates/swath-pool/src/source/segment_source.rs",
     "crates/swath-pool/src/superblock/live.rs",

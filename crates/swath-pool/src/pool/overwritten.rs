@@ -1,0 +1,192 @@
+//! Overwritten tables, and what calls make of them: nothing in use is handed out, and no unit of it goes back.
+
+extern crate std;
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+use std::collections::BTreeSet;
+use std::vec::Vec;
+
+use crate::heap::local::LocalHeap;
+use crate::options::BufferOptions;
+use crate::plain::fixture::{Leaked, Lock, Source, leaked};
+use crate::superblock::class::{LAYOUTS, SLOT_BYTES_MAX, UNIT_BYTES, class_of};
+use crate::superblock::owner::{Owner, Role};
+use crate::superblock::record::Superblock;
+
+const OPTIONS: BufferOptions =
+    BufferOptions { empty_eighths: 7, slack: 4, purge_delay: 100, guard_segments: false };
+
+/// Sizes of all kinds of classes: of words by granules and by numbers, in one unit and in several.
+const SIZES: [usize; 8] = [16, 112, 128, 144, 512, 2048, 9000, SLOT_BYTES_MAX];
+
+/// Whatever the bits of free slots say, the current superblock gives those that are not in use, each once.
+#[test]
+fn a_free_bit_of_a_slot_in_use_is_not_believed() {
+    for size in SIZES {
+        let class = class_of(size);
+        let slots = LAYOUTS[class].slots as usize;
+        for (step, from) in
+            [(2, 0), (7, 3), (64, 0), (64, 63), (65, 1), (slots, 0), (slots, slots / 2)]
+        {
+            let Leaked { pool, .. } = leaked(8, 1, OPTIONS);
+            let mut heap = pool.attach().unwrap();
+            let blocks: Vec<_> = (0..slots).map(|_| heap.allocate(size, 16).unwrap()).collect();
+            let is_used = |nth: usize| nth >= from && (nth - from).is_multiple_of(step);
+            let of = |used: bool| {
+                let blocks = (0..).zip(&blocks).filter(move |&(nth, _)| is_used(nth) == used);
+                blocks.map(|(_, &block)| block)
+            };
+            for block in of(false) {
+                // SAFETY: not used after.
+                unsafe { heap.free(block).unwrap() };
+            }
+            heap.collect();
+            let first = pool.heaps()[0].current(class);
+            let Some(first) = first else {
+                assert!(of(true).next().is_none(), "{size} bytes");
+                continue;
+            };
+            let record = &pool.superblocks()[first as usize];
+            record.free.iter().for_each(|word| word.store(u64::MAX, Relaxed));
+            record.open.store(u64::MAX, Relaxed);
+            let served = core::iter::from_fn(|| heap.allocate_current(size));
+            let served: Vec<NonNull<u8>> = served.take(slots + 1).collect();
+            assert!(served.is_sorted() && served.iter().copied().eq(of(false)), "{size} by {step}");
+            for &block in &blocks {
+                // SAFETY: not used after.
+                unsafe { heap.free(block).unwrap() };
+            }
+            drop(heap);
+            pool.check().unwrap();
+            assert_eq!(pool.stats().held_bytes, 0, "{size} by {step}");
+        }
+    }
+}
+
+/// A superblock with this many slots in use, and one more that is freed last.
+struct Sparse {
+    leaked: Leaked,
+    heap: LocalHeap<'static, 'static, Lock, Source>,
+    in_use: Vec<NonNull<u8>>,
+    last: NonNull<u8>,
+    unit: usize,
+}
+
+impl Sparse {
+    fn new(size: usize, in_use: usize) -> Self {
+        let slots = LAYOUTS[class_of(size)].slots as usize;
+        let leaked = leaked(32, 2, OPTIONS);
+        let mut heap = leaked.pool.attach().unwrap();
+        let mut blocks: Vec<_> = (0..=slots).map(|_| heap.allocate(size, 16).unwrap()).collect();
+        // Another one is current.
+        blocks.pop();
+        let unit = (blocks[0].addr().get() - leaked.base.addr().get()) / UNIT_BYTES;
+        let in_use = blocks.split_off(slots - in_use);
+        let last = blocks.pop().unwrap();
+        for block in blocks {
+            // SAFETY: not used after.
+            unsafe { heap.free(block).unwrap() };
+        }
+        heap.collect();
+        leaked.pool.check().unwrap();
+        Self { leaked, heap, in_use, last, unit }
+    }
+
+    fn record(&self) -> &'static Superblock {
+        &self.leaked.pool.superblocks()[self.unit]
+    }
+}
+
+/// No flipped bit of its count ends a superblock in which a slot is in use, whoever has it then.
+#[test]
+fn a_count_of_none_in_use_is_not_believed() {
+    for (in_use, bit) in
+        [1, 2, 4].into_iter().flat_map(|in_use| (0..8).map(move |bit| (in_use, bit)))
+    {
+        for (in_mark, case) in
+            [false, true].into_iter().flat_map(|word| [(word, 0), (word, 1), (word, 2)])
+        {
+            let mut sparse = Sparse::new(512, in_use);
+            let (record, pool) = (sparse.record(), sparse.leaked.pool);
+            let flip = || match in_mark {
+                true => drop(record.mark.fetch_xor(1 << bit, Relaxed)),
+                false => drop(record.left.fetch_xor(1 << bit, Relaxed)),
+            };
+            match case {
+                // It goes to the global heap as soon as it seems empty, or with its heap's end.
+                0 => {
+                    flip();
+                    // SAFETY: not used after.
+                    unsafe { sparse.heap.free(sparse.last).unwrap() };
+                    sparse.heap.collect();
+                    drop(sparse.heap);
+                }
+                1 => {
+                    // SAFETY: as above.
+                    unsafe { sparse.heap.free(sparse.last).unwrap() };
+                    sparse.heap.collect();
+                    flip();
+                    drop(sparse.heap);
+                }
+                // The global heap has it.
+                _ => {
+                    drop(sparse.heap);
+                    flip();
+                    // SAFETY: as above.
+                    unsafe { pool.free(sparse.last).unwrap() };
+                    pool.purge_all();
+                }
+            }
+            let what = std::format!("{in_use} in use, bit {bit}, {in_mark}, case {case}");
+            assert_ne!(record.owner().role(), Role::Free, "{what}");
+            let mut heap = pool.attach().unwrap();
+            let others: BTreeSet<_> = (0..300).map(|_| heap.allocate(512, 16).unwrap()).collect();
+            assert!(sparse.in_use.iter().all(|block| !others.contains(block)), "{what}");
+            assert_eq!(others.len(), 300, "{what}");
+            core::mem::forget(heap);
+        }
+    }
+}
+
+/// A superblock in a heap's list whose owner or class was overwritten is nobody's to allocate from.
+#[test]
+fn a_listed_superblock_that_was_overwritten_is_left_out() {
+    for size in [16, 512, 9000] {
+        let class = class_of(size);
+        let slots = LAYOUTS[class].slots as usize;
+        for case in 0..4 {
+            let Leaked { pool, base, .. } = leaked(64, 2, OPTIONS);
+            let mut heap = pool.attach().unwrap();
+            let unit_of =
+                |block: NonNull<u8>| (block.addr().get() - base.addr().get()) / UNIT_BYTES;
+            let blocks: Vec<_> = (0..3 * slots).map(|_| heap.allocate(size, 16).unwrap()).collect();
+            for block in blocks.iter().take(2 * slots).step_by(2) {
+                // SAFETY: not used after.
+                unsafe { heap.free(*block).unwrap() };
+            }
+            if case >= 2 {
+                // The global heap has both, and the next heap takes one.
+                drop(heap);
+                heap = pool.attach().unwrap();
+            } else {
+                heap.collect();
+            }
+            pool.check().unwrap();
+            let [wrong, right] = [unit_of(blocks[0]), unit_of(blocks[slots])];
+            let record = &pool.superblocks()[wrong];
+            if case % 2 == 0 {
+                record.set_owner(Owner(record.owner().0 ^ 4));
+            } else {
+                record.class.store(class as u8 ^ 1, Relaxed);
+            }
+            let units = LAYOUTS[class].units as usize;
+            let is_in = |block, first: usize| (first..first + units).contains(&unit_of(block));
+            let more: Vec<_> = (0..slots / 2).map(|_| heap.allocate(size, 16).unwrap()).collect();
+            assert!(more.iter().all(|&block| is_in(block, right)), "{size} bytes, case {case}");
+            let next = heap.allocate(size, 16).unwrap();
+            assert!(!is_in(next, wrong) && !is_in(next, right), "{size} bytes, case {case}");
+            core::mem::forget(heap);
+        }
+    }
+}
