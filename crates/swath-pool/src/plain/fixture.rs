@@ -67,14 +67,25 @@ pub(crate) struct Units {
     pub(crate) unusable: AtomicBool,
     /// Units that fault.
     pub(crate) guarded: Mutex<Vec<u32>>,
+    /// What another thread does while the next units are made usable, or guarded.
+    pub(crate) meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Units {
+    fn meet(&self) {
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        meanwhile.into_iter().for_each(|meet| meet());
+    }
 }
 
 impl MakeUsable for Units {
     fn make_usable(&self, _: u32, _: u32) -> bool {
+        self.meet();
         !self.unusable.load(Relaxed)
     }
 
     fn guard(&self, first: u32, units: u32, on: bool) {
+        self.meet();
         let mut guarded = self.guarded.lock().unwrap();
         for unit in first..first + units {
             let at = guarded.binary_search(&unit);

@@ -2,5 +2,7 @@
 //! what goes back.
 
 mod agrees;
+mod both;
 pub(crate) mod fixture;
+mod frees;
 mod pool;

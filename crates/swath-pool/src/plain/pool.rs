@@ -247,7 +247,7 @@ impl PlainPool {
         align: usize,
     ) -> Option<(usize, bool)> {
         let units = self.units_for(size)?;
-        let kept = if align <= UNIT_BYTES { self.take_kept(number, units) } else { None };
+        let kept = if align <= UNIT_BYTES { self.take_kept(number, size, units) } else { None };
         let (first, zero) = match kept {
             Some(first) => (first, false),
             None => self.acquire(units, u32::try_from(align / UNIT_BYTES).ok()?.max(1))?,
@@ -256,11 +256,12 @@ impl PlainPool {
         Some((first as usize * UNIT_BYTES, zero))
     }
 
-    fn take_kept(&mut self, number: usize, units: u32) -> Option<u32> {
+    fn take_kept(&mut self, number: usize, size: usize, units: u32) -> Option<u32> {
         if self.options.guard_segments {
             return None;
         }
-        let short = self.heaps[number].kept.short.take(units as usize);
+        // Of the short ones none serves a request for no bytes.
+        let short = self.heaps[number].kept.short.take(size.div_ceil(UNIT_BYTES));
         if short.is_some() || units > 64 {
             return short;
         }
