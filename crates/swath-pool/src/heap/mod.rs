@@ -10,6 +10,8 @@ pub(crate) mod local;
 pub(crate) mod reach;
 pub(crate) mod run;
 pub(crate) mod segment;
+#[cfg(all(test, not(loom), not(miri)))]
+mod segment_faults;
 pub(crate) mod short;
 pub(crate) mod slot;
 pub(crate) mod spill;

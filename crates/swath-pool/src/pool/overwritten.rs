@@ -7,10 +7,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
+use crate::error::BufferFreeError;
+use crate::heap::front::Freed;
 use crate::heap::local::LocalHeap;
 use crate::options::BufferOptions;
 use crate::plain::fixture::{Leaked, Lock, Source, leaked};
-use crate::superblock::class::{LAYOUTS, SLOT_BYTES_MAX, UNIT_BYTES, class_of};
+use crate::superblock::claim::CLOSED;
+use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, UNIT_BYTES, class_of};
+use crate::superblock::live::clear;
 use crate::superblock::owner::{Owner, Role};
 use crate::superblock::record::Superblock;
 
@@ -188,5 +192,124 @@ fn a_listed_superblock_that_was_overwritten_is_left_out() {
             assert!(!is_in(next, wrong) && !is_in(next, right), "{size} bytes, case {case}");
             core::mem::forget(heap);
         }
+    }
+}
+
+/// The global heap keeps a superblock of which nobody knows how long it is, and hands out nothing of it.
+#[test]
+fn a_superblock_of_no_class_stays_where_it_is() {
+    for in_use in [0, 3] {
+        let sparse = Sparse::new(512, in_use);
+        let (record, pool) = (sparse.record(), sparse.leaked.pool);
+        let units = pool.with_source(|source| source.free.free_units());
+        record.class.fetch_xor(1, Relaxed);
+        if in_use == 0 {
+            record.set_used(0, 0);
+        }
+        drop(sparse.heap);
+        assert_eq!(record.owner(), Owner::of(0, CLASSES), "{in_use}");
+        assert_eq!(pool.claims()[sparse.unit].front(), CLOSED);
+        let free = pool.with_source(|source| source.free.free_units());
+        assert_eq!(free, units, "{in_use}");
+        assert!(pool.lock().partial.iter().all(|list| list.first() != Some(sparse.unit as u32)));
+        let corrupt = BufferFreeError::Corrupt { unit: sparse.unit as u32 };
+        assert_eq!(pool.usable_size(sparse.last), Err(corrupt));
+        // SAFETY: it is not freed.
+        assert_eq!(unsafe { pool.free(sparse.last) }, Err(corrupt));
+    }
+}
+
+/// A unit that lies on the list of those with returned slots, but has none, leaves it; one of a heap that there is not stays
+/// with the global heap.
+#[test]
+fn what_is_wrongly_on_a_list_leaves_it() {
+    let Leaked { pool, .. } = leaked(16, 1, OPTIONS);
+    let class = class_of(512);
+    let owners = [Owner::FREE, Owner::SEGMENT, Owner::inner(1), Owner::of(77, class)];
+    for (index, owner) in (3..).zip(owners) {
+        let record = &pool.superblocks()[index as usize];
+        record.set_owner(owner);
+        assert_eq!(record.return_slot(70, pool.returned_bits(index)), Ok(Some(owner)));
+        pool.list.push(pool.superblocks(), index);
+        pool.collect_global(&mut pool.lock());
+        let stays = owner == owners[3];
+        assert_eq!((record.queued() != 0, pool.list.first() == Some(index)), (stays, stays));
+        assert_eq!(pool.list.is_empty(), !stays);
+        record.set_owner(Owner::FREE);
+    }
+}
+
+/// A slot that its heap freed and another thread returned is counted, and free once.
+#[test]
+fn a_slot_freed_twice_is_counted() {
+    for size in [16, 512, 9000] {
+        let Leaked { pool, .. } = leaked(16, 1, OPTIONS);
+        let mut heap = pool.attach().unwrap();
+        let [block, other] = [(); 2].map(|()| heap.allocate(size, 16).unwrap());
+        for block in [block, other] {
+            // SAFETY: not used after.
+            unsafe { pool.free(block).unwrap() };
+        }
+        let granule = pool.cached_slot(block.addr().get()).granule;
+        // SAFETY: it lies in the arena.
+        assert!(unsafe { clear(pool.live().first(), granule) });
+        heap.collect();
+        let stats = pool.stats();
+        assert_eq!((stats.late_double_frees, stats.remote_frees), (1, 1), "{size} bytes");
+    }
+}
+
+/// Of a record that was overwritten only so many units' fronts are closed as a superblock has at most, and only its first
+/// one's is opened.
+#[test]
+fn fronts_beyond_a_superblock_stay_as_they_are() {
+    let Leaked { pool, base, .. } = leaked(32, 2, OPTIONS);
+    let [mut heap, other] = [pool.attach().unwrap(), pool.attach().unwrap()];
+    let blocks: Vec<_> = (0..24).map(|_| heap.allocate(SLOT_BYTES_MAX, 16).unwrap()).collect();
+    let first = (blocks[8].addr().get() - base.addr().get()) / UNIT_BYTES;
+    let fronts = || -> Vec<u32> { pool.claims().iter().map(|claim| claim.front()).collect() };
+    let open = Owner::of(1, CLASSES - 1).0;
+    let before = fronts();
+    assert!(before[..12].iter().all(|&front| front == open) && first == 4);
+    let record = &pool.superblocks()[first];
+    for units in [u32::MAX, 5, 4, 2, 1, 0] {
+        record.units.store(units, Relaxed);
+        // SAFETY: not used after.
+        let freed = unsafe { other.front().free_shared(blocks[8].as_ptr()) };
+        assert_eq!(freed, Freed::Done);
+        let closed = first..first + units.clamp(1, 4) as usize;
+        let expected =
+            (0..32).map(|unit| if closed.contains(&unit) { CLOSED } else { before[unit] });
+        assert!(fronts().into_iter().eq(expected), "{units} units");
+        // The slot is in use again.
+        record.units.store(4, Relaxed);
+        heap.collect_returned();
+        assert_eq!(fronts(), before, "{units} units");
+        assert_eq!(heap.allocate(SLOT_BYTES_MAX, 16), Ok(blocks[8]));
+    }
+    pool.claims()[first..first + 4].iter().for_each(|claim| claim.set_front(CLOSED));
+    record.units.store(5, Relaxed);
+    pool.open_front(first as u32);
+    assert_eq!(fronts()[first..first + 4], [open, CLOSED, CLOSED, CLOSED]);
+}
+
+/// A distance to a unit before the arena's first one leads nowhere, nor does one to what is no superblock.
+#[test]
+fn a_way_to_no_superblock_is_refused() {
+    let Leaked { pool, base, .. } = leaked(16, 1, OPTIONS);
+    for (unit, distance, error) in [
+        (1, 2, Some(BufferFreeError::Corrupt { unit: 1 })),
+        (0, 1, Some(BufferFreeError::Corrupt { unit: 0 })),
+        (3, 3, None),
+        (3, 2, None),
+    ] {
+        let record = &pool.superblocks()[unit];
+        record.set_owner(Owner::inner(distance));
+        let block = base.map_addr(|at| at.checked_add(unit * UNIT_BYTES).unwrap());
+        let address = block.addr().get();
+        let error = error.unwrap_or(BufferFreeError::NotAllocated { address });
+        assert_eq!(pool.usable_size(block), Err(error));
+        assert!(pool.first_of(unit << 12).is_none());
+        record.set_owner(Owner::FREE);
     }
 }
