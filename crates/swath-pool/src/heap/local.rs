@@ -285,7 +285,6 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                 // Of words side by side all of whose slots are free, one run.
                 let mut words = 1;
                 while let Some(next) = superblock.free.get(word + words)
-                    && open >> (word + words) & 1 != 0
                     && lowest >= (words + 1) * in_word as usize
                     && next.load(Relaxed) == STARTS[class][word + words]
                     // SAFETY: as above.

@@ -11,7 +11,7 @@ use crate::error::BufferFreeError;
 use crate::heap::front::Freed;
 use crate::heap::local::LocalHeap;
 use crate::options::BufferOptions;
-use crate::plain::fixture::{Leaked, Lock, Source, leaked};
+use crate::plain::fixture::{Leaked, Lock, Source, TestPool, leaked};
 use crate::superblock::claim::CLOSED;
 use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, UNIT_BYTES, class_of};
 use crate::superblock::live::clear;
@@ -24,47 +24,95 @@ const OPTIONS: BufferOptions =
 /// Sizes of all kinds of classes: of words by granules and by numbers, in one unit and in several.
 const SIZES: [usize; 8] = [16, 112, 128, 144, 512, 2048, 9000, SLOT_BYTES_MAX];
 
+/// A superblock of which every `step`th slot from `from` on is in use, and no slot is at hand.
+struct Used {
+    pool: &'static TestPool,
+    heap: LocalHeap<'static, 'static, Lock, Source>,
+    /// Slots in use, and those that are not.
+    used: Vec<NonNull<u8>>,
+    free: Vec<NonNull<u8>>,
+    record: &'static Superblock,
+}
+
+impl Used {
+    fn new(size: usize, from: usize, step: usize) -> Self {
+        let class = class_of(size);
+        let Leaked { pool, .. } = leaked(8, 1, OPTIONS);
+        let mut heap = pool.attach().unwrap();
+        let (mut used, mut free) = (Vec::new(), Vec::new());
+        for nth in 0..LAYOUTS[class].slots as usize {
+            let is_used = nth >= from && (nth - from).is_multiple_of(step);
+            let blocks = if is_used { &mut used } else { &mut free };
+            blocks.push(heap.allocate(size, 16).unwrap());
+        }
+        for &block in &free {
+            // SAFETY: not used after.
+            unsafe { heap.free(block).unwrap() };
+        }
+        heap.collect();
+        let first = pool.heaps()[0].current(class).unwrap();
+        Self { pool, heap, used, free, record: &pool.superblocks()[first as usize] }
+    }
+
+    /// What the current superblock serves.
+    fn served(&mut self, size: usize) -> Vec<NonNull<u8>> {
+        let served = core::iter::from_fn(|| self.heap.allocate_current(size));
+        served.take(self.used.len() + self.free.len() + 1).collect()
+    }
+}
+
+/// Of which slots all those are made that are in use: some, one, or all from one on.
+fn patterns(size: usize) -> [(usize, usize); 9] {
+    let slots = LAYOUTS[class_of(size)].slots as usize;
+    let word = 64.min(slots - 1);
+    [
+        (0, 2),
+        (3, 7),
+        (0, 64),
+        (word - 1, 64),
+        (1, 65),
+        (0, slots),
+        (slots / 2, slots),
+        (slots / 2, 1),
+        (word, 1),
+    ]
+}
+
 /// Whatever the bits of free slots say, the current superblock gives those that are not in use, each once.
 #[test]
 fn a_free_bit_of_a_slot_in_use_is_not_believed() {
-    for size in SIZES {
-        let class = class_of(size);
-        let slots = LAYOUTS[class].slots as usize;
-        for (step, from) in
-            [(2, 0), (7, 3), (64, 0), (64, 63), (65, 1), (slots, 0), (slots, slots / 2)]
-        {
-            let Leaked { pool, .. } = leaked(8, 1, OPTIONS);
-            let mut heap = pool.attach().unwrap();
-            let blocks: Vec<_> = (0..slots).map(|_| heap.allocate(size, 16).unwrap()).collect();
-            let is_used = |nth: usize| nth >= from && (nth - from).is_multiple_of(step);
-            let of = |used: bool| {
-                let blocks = (0..).zip(&blocks).filter(move |&(nth, _)| is_used(nth) == used);
-                blocks.map(|(_, &block)| block)
-            };
-            for block in of(false) {
-                // SAFETY: not used after.
-                unsafe { heap.free(block).unwrap() };
-            }
-            heap.collect();
-            let first = pool.heaps()[0].current(class);
-            let Some(first) = first else {
-                assert!(of(true).next().is_none(), "{size} bytes");
-                continue;
-            };
-            let record = &pool.superblocks()[first as usize];
-            record.free.iter().for_each(|word| word.store(u64::MAX, Relaxed));
-            record.open.store(u64::MAX, Relaxed);
-            let served = core::iter::from_fn(|| heap.allocate_current(size));
-            let served: Vec<NonNull<u8>> = served.take(slots + 1).collect();
-            assert!(served.is_sorted() && served.iter().copied().eq(of(false)), "{size} by {step}");
-            for &block in &blocks {
-                // SAFETY: not used after.
-                unsafe { heap.free(block).unwrap() };
-            }
-            drop(heap);
-            pool.check().unwrap();
-            assert_eq!(pool.stats().held_bytes, 0, "{size} by {step}");
+    for (size, (from, step)) in
+        SIZES.into_iter().flat_map(|size| patterns(size).map(|at| (size, at)))
+    {
+        let mut used = Used::new(size, from, step);
+        used.record.free.iter().for_each(|word| word.store(u64::MAX, Relaxed));
+        used.record.open.store(u64::MAX, Relaxed);
+        let served = used.served(size);
+        assert_eq!(served, used.free, "{size} bytes from {from} by {step}");
+        for block in served.into_iter().chain(used.used) {
+            // SAFETY: not used after.
+            unsafe { used.heap.free(block).unwrap() };
         }
+        drop(used.heap);
+        used.pool.check().unwrap();
+        assert_eq!(used.pool.stats().held_bytes, 0, "{size} from {from} by {step}");
+    }
+}
+
+/// Nor does a slot in use that is not live any more, as its bit says, come back.
+#[test]
+fn a_live_bit_that_is_lost_frees_nothing() {
+    for (size, (from, step)) in
+        SIZES.into_iter().flat_map(|size| patterns(size).map(|at| (size, at)))
+    {
+        let mut used = Used::new(size, from, step);
+        for &block in &used.used {
+            let granule = used.pool.cached_slot(block.addr().get()).granule;
+            // SAFETY: it lies in the arena.
+            assert!(unsafe { clear(used.pool.live().first(), granule) });
+        }
+        assert_eq!(used.served(size), used.free, "{size} bytes from {from} by {step}");
+        core::mem::forget(used.heap);
     }
 }
 
