@@ -515,15 +515,13 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
     }
 
-    /// Makes a slot that left the cache of a class, with this owner's word, free with its superblock, and returns that if
-    /// something is to be done with it.
-    fn put_back(&self, owner: Owner, entry: CachedSlot) -> Option<u32> {
-        let (index, superblock) = self.pool.first_of(entry.granule)?;
+    /// Makes a slot that left the cache of a class, with this owner's word, free with its superblock, which is in no list.
+    fn put_back(&self, owner: Owner, entry: CachedSlot) {
+        let Some((index, superblock)) = self.pool.first_of(entry.granule) else { return };
         // What was overwritten is nobody's.
-        let told = self.pool.start_of(entry.granule) == entry.address;
-        let is_own = superblock.owner() == owner && told;
-        let position = self.pool.position(index, entry.granule);
-        (is_own && superblock.free_slot(position)).then_some(index)
+        if superblock.owner() == owner && self.pool.start_of(entry.granule) == entry.address {
+            superblock.free_slot(self.pool.position(index, entry.granule));
+        }
     }
 
     /// A superblock reached the count of free slots at which something is to be done: it has one again, or is

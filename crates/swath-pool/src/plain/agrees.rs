@@ -2,6 +2,7 @@
 
 extern crate std;
 
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::options::BufferOptions;
@@ -71,8 +72,9 @@ impl Both {
                 };
                 assert_eq!(purged, self.plain.purge(now));
             }
+            4 if way < 2 => self.fork(number, way == 0),
             4 => {
-                let is_unusable = way == 0;
+                let is_unusable = way == 2;
                 self.plain.unusable = is_unusable;
                 self.real.units.unusable.store(is_unusable, Relaxed);
             }
@@ -106,6 +108,24 @@ impl Both {
             }
             _ => self.free_many(number, way),
         }
+    }
+
+    /// A fork, after which this is the parent, or the child with one heap or none.
+    fn fork(&mut self, number: usize, is_parent: bool) {
+        let pool = self.real.pool;
+        pool.before_fork();
+        if is_parent {
+            // SAFETY: it has just begun.
+            return unsafe { pool.after_fork_in_parent() };
+        }
+        let own = if self.random.one_in(3) { GLOBAL } else { number };
+        for other in (1..=HEAPS).filter(|&other| other != own) {
+            core::mem::forget(self.heaps[other].take());
+        }
+        let heap = self.heaps[own].as_mut().map(NonNull::from);
+        // SAFETY: as above, and other heaps are forgotten.
+        unsafe { pool.after_fork_in_child(heap) };
+        self.plain.fork(own);
     }
 
     /// A number of one of three kinds.

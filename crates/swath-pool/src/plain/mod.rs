@@ -5,4 +5,5 @@ mod agrees;
 mod both;
 pub(crate) mod fixture;
 mod frees;
+mod heaps;
 mod pool;

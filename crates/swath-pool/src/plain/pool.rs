@@ -38,7 +38,7 @@ pub(crate) struct PlainBlock {
     /// Slots in use at which something is to be done, if they are counted.
     mark: usize,
     counted: bool,
-    full: bool,
+    pub(crate) full: bool,
 }
 
 impl PlainBlock {
@@ -47,7 +47,7 @@ impl PlainBlock {
     }
 
     /// Slots that are not free.
-    fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         self.slots() - self.free.len()
     }
 
@@ -56,7 +56,7 @@ impl PlainBlock {
         self.counted = true;
     }
 
-    fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.counted && self.used() <= self.mark
     }
 }
@@ -68,11 +68,11 @@ pub(crate) struct PlainHeap {
     pub(crate) caches: Vec<Vec<usize>>,
     pub(crate) current: Vec<Option<u32>>,
     pub(crate) partial: Vec<Vec<u32>>,
-    sparse: Vec<u32>,
+    pub(crate) sparse: Vec<u32>,
     pub(crate) kept: Kept,
     /// Superblocks with returned slots, the next one last.
-    list: Vec<u32>,
-    remote: u64,
+    pub(crate) list: Vec<u32>,
+    pub(crate) remote: u64,
     /// The last slot that came back as the first of its word.
     last: usize,
 }
@@ -218,7 +218,7 @@ impl PlainPool {
         any || self.releases != before
     }
 
-    fn release_kept(&mut self, number: usize) {
+    pub(crate) fn release_kept(&mut self, number: usize) {
         let runs: Vec<Run> = self.heaps[number].kept.gather().collect();
         runs.into_iter().for_each(|run| self.release(run.first, run.units));
     }
@@ -477,7 +477,7 @@ impl PlainPool {
     }
 
     /// A slot is free with its superblock; true if something is to be done with that.
-    fn free_slot(&mut self, offset: usize) -> bool {
+    pub(crate) fn free_slot(&mut self, offset: usize) -> bool {
         let first = self.block_of(offset).unwrap();
         let block = self.blocks.get_mut(&first).unwrap();
         assert!(block.free.insert(offset));
@@ -485,7 +485,7 @@ impl PlainPool {
     }
 
     /// The slots at hand but for the lowest go back, those of one word side by side at once, until something is to be done.
-    fn spill(&mut self, number: usize, class: usize, keep: usize) -> Option<u32> {
+    pub(crate) fn spill(&mut self, number: usize, class: usize, keep: usize) -> Option<u32> {
         while self.heaps[number].caches[class].len() > keep {
             let cache = &mut self.heaps[number].caches[class];
             let top = cache.pop().unwrap();
@@ -508,7 +508,7 @@ impl PlainPool {
     }
 
     /// A superblock has a free slot again, or is as empty as the threshold says, or wholly.
-    fn at_mark(&mut self, number: usize, first: u32) {
+    pub(crate) fn at_mark(&mut self, number: usize, first: u32) {
         let slack = self.options.slack;
         let low = self.low(self.blocks[&first].slots());
         let block = self.blocks.get_mut(&first).unwrap();
@@ -553,7 +553,7 @@ impl PlainPool {
     }
 
     /// The global heap has a superblock now, or its units go back.
-    fn receive(&mut self, first: u32) {
+    pub(crate) fn receive(&mut self, first: u32) {
         let block = self.blocks.get_mut(&first).unwrap();
         let (class, used) = (block.class, block.used());
         if used == 0 {
@@ -579,7 +579,7 @@ impl PlainPool {
     }
 
     /// Superblocks on a heap's list are collected by their heap, or by the global one for a heap without a thread.
-    fn collect_list(&mut self, number: usize) {
+    pub(crate) fn collect_list(&mut self, number: usize) {
         let list = core::mem::take(&mut self.heaps[number].list);
         for first in list.into_iter().rev() {
             let block = self.blocks.get_mut(&first).unwrap();
@@ -589,9 +589,9 @@ impl PlainPool {
                 self.heaps[owner].list.push(first);
                 continue;
             }
-            let returned = core::mem::take(&mut block.returned);
-            self.heaps[owner].remote += returned.len() as u64;
-            block.free.extend(returned);
+            let collected = self.collect_block(first);
+            self.heaps[owner].remote += collected as u64;
+            let block = self.blocks.get_mut(&first).unwrap();
             if owner != GLOBAL {
                 if block.is_due() {
                     self.at_mark(owner, first);
@@ -610,6 +610,15 @@ impl PlainPool {
         }
     }
 
+    /// Makes the returned slots of a superblock free, and returns their number.
+    pub(crate) fn collect_block(&mut self, first: u32) -> usize {
+        let block = self.blocks.get_mut(&first).unwrap();
+        let returned = core::mem::take(&mut block.returned);
+        let count = returned.len();
+        block.free.extend(returned);
+        count
+    }
+
     /// A slot that was freed comes second.
     pub(crate) fn bury(&mut self, number: usize, class: usize) {
         let cache = &mut self.heaps[number].caches[class];
@@ -621,53 +630,6 @@ impl PlainPool {
     /// Returns true if a heap has room for another slot.
     pub(crate) fn has_room(&self, number: usize, class: usize) -> bool {
         self.heaps[number].caches[class].len() < room(class)
-    }
-
-    // Heaps.
-
-    pub(crate) fn attach(&mut self, spared: usize) -> Option<usize> {
-        let count = self.heaps.len().saturating_sub(spared);
-        let number = (1..count).find(|&number| !self.heaps[number].attached)?;
-        self.heaps[number].attached = true;
-        Some(number)
-    }
-
-    fn flush(&mut self, number: usize) {
-        for class in 0..CLASSES {
-            while let Some(due) = self.spill(number, class, 0) {
-                self.at_mark(number, due);
-            }
-        }
-    }
-
-    pub(crate) fn collect(&mut self, number: usize) {
-        self.collect_list(number);
-        self.flush(number);
-        for class in 0..CLASSES {
-            if let Some(current) = self.heaps[number].current[class]
-                && self.blocks[&current].used() == 0
-            {
-                self.heaps[number].current[class] = None;
-                self.receive(current);
-            }
-        }
-        self.release_kept(number);
-    }
-
-    pub(crate) fn detach(&mut self, number: usize) {
-        self.collect_list(number);
-        self.flush(number);
-        for class in 0..CLASSES {
-            let current = self.heaps[number].current[class].take();
-            let partial = core::mem::take(&mut self.heaps[number].partial[class]);
-            current.into_iter().chain(partial).for_each(|first| self.receive(first));
-            self.heaps[number].sparse[class] = 0;
-        }
-        let is_left = |(_, block): &(&u32, &PlainBlock)| block.heap == number;
-        let full: Vec<u32> = self.blocks.iter().filter(is_left).map(|(&first, _)| first).collect();
-        full.into_iter().for_each(|first| self.receive(first));
-        self.release_kept(number);
-        self.heaps[number].attached = false;
     }
 
     // What is told.

@@ -361,3 +361,46 @@ fn a_way_to_no_superblock_is_refused() {
         record.set_owner(Owner::FREE);
     }
 }
+
+/// An entry of a cache that was overwritten frees nothing, wherever its two numbers lead, when its superblock is given up.
+#[test]
+fn an_overwritten_entry_is_nobodys() {
+    let class = class_of(512);
+    let (room, slots, low) = (34, 128, 112);
+    for (word, granules) in
+        [(0, 32), (0, 96), (0, 1), (0, 1 << 40), (1, 512), (1, 16), (1, 1 << 40)]
+    {
+        let options = BufferOptions { slack: 0, empty_eighths: 1, ..OPTIONS };
+        let Leaked { pool, .. } = leaked(16, 1, options);
+        let mut heap = pool.attach().unwrap();
+        let blocks: Vec<_> = (0..=slots).map(|_| heap.allocate(512, 16).unwrap()).collect();
+        // The cache has slots of the second superblock, and becomes full with ones of the first.
+        let (caches, record) = (&pool.heaps()[0].caches, &pool.superblocks()[0]);
+        let at_hand = caches.len(class).unwrap();
+        let frees = room - at_hand + (slots - low) - 1;
+        // SAFETY: not used after.
+        let mut free = |block| unsafe { heap.free(block).unwrap() };
+        blocks.iter().copied().skip(4).step_by(2).take(frees).for_each(&mut free);
+        assert_eq!((record.used(), caches.len(class)), (low as i32 + 1, Some(room)));
+        let entry = caches.get(class, at_hand + 1);
+        assert_eq!(entry.address, blocks[6].addr().get());
+        let (start, words) = (core::ptr::from_ref(caches).cast::<usize>().cast_mut(), 60 << 10);
+        // SAFETY: the entries are the first words of the caches.
+        let words = unsafe { core::slice::from_raw_parts_mut(start, words / 8) };
+        let at = words.windows(2).position(|two| two == [entry.granule, entry.address]).unwrap();
+        words[at + word] ^= granules;
+        let before: u32 = record.free.iter().map(|word| word.load(Relaxed).count_ones()).sum();
+        // It has as few slots in use as the threshold says, and goes to the global heap with its slots at hand.
+        free(blocks[4 + 2 * frees]);
+        assert_eq!(record.owner(), Owner::of(0, class), "{word}, {granules}");
+        let after: u32 = record.free.iter().map(|word| word.load(Relaxed).count_ones()).sum();
+        let own = (room - at_hand) as u32;
+        assert_eq!(after, before + own, "{word}, {granules}: one by its free, all at hand but one");
+        for &block in [0, 1, 2, 3, 5, 7, 9].map(|nth| &blocks[nth]) {
+            assert!(pool.usable_size(block).is_ok());
+            let position = pool.position(0, pool.cached_slot(block.addr().get()).granule);
+            assert!(record.free[0].load(Relaxed) >> position & 1 == 0, "{word}, {granules}");
+        }
+        core::mem::forget(heap);
+    }
+}

@@ -99,6 +99,7 @@ const MODULES: &[&str] = &[
     "crates/swath-pool/src/heap/segment_faults.rs",
     "crates/swath-pool/src/heap/slot.rs",
     "crates/swath-pool/src/heap/spill.rs",
+    "crates/swath-pool/src/plain/agrees.rs",
     "crates/swath-pool/src/plain/both.rs",
     "crates/swath-pool/src/plain/fixture.rs",
     "crates/swath-pool/src/plain/frees.rs",
