@@ -13,7 +13,7 @@ use crate::heap::local::LocalHeap;
 use crate::options::BufferOptions;
 use crate::plain::fixture::{Leaked, Lock, Source, TestPool, leaked};
 use crate::superblock::claim::CLOSED;
-use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, UNIT_BYTES, class_of};
+use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, STARTS, UNIT_BYTES, class_of};
 use crate::superblock::live::clear;
 use crate::superblock::owner::{Owner, Role};
 use crate::superblock::record::Superblock;
@@ -22,7 +22,7 @@ const OPTIONS: BufferOptions =
     BufferOptions { empty_eighths: 7, slack: 4, purge_delay: 100, guard_segments: false };
 
 /// Sizes of all kinds of classes: of words by granules and by numbers, in one unit and in several.
-const SIZES: [usize; 8] = [16, 112, 128, 144, 512, 2048, 9000, SLOT_BYTES_MAX];
+const SIZES: [usize; 9] = [16, 64, 112, 128, 144, 512, 2048, 9000, SLOT_BYTES_MAX];
 
 /// A superblock of which every `step`th slot from `from` on is in use, and no slot is at hand.
 struct Used {
@@ -81,11 +81,12 @@ fn patterns(size: usize) -> [(usize, usize); 9] {
 /// Whatever the bits of free slots say, the current superblock gives those that are not in use, each once.
 #[test]
 fn a_free_bit_of_a_slot_in_use_is_not_believed() {
-    for (size, (from, step)) in
-        SIZES.into_iter().flat_map(|size| patterns(size).map(|at| (size, at)))
-    {
+    let all = SIZES.into_iter().flat_map(|size| patterns(size).map(|at| (size, at)));
+    for ((size, (from, step)), is_right) in all.flat_map(|at| [(at, false), (at, true)]) {
         let mut used = Used::new(size, from, step);
-        used.record.free.iter().for_each(|word| word.store(u64::MAX, Relaxed));
+        // Where slots begin, or everywhere.
+        let starts = STARTS[class_of(size)].map(|starts| if is_right { starts } else { u64::MAX });
+        used.record.free.iter().zip(starts).for_each(|(word, bits)| word.store(bits, Relaxed));
         used.record.open.store(u64::MAX, Relaxed);
         let served = used.served(size);
         assert_eq!(served, used.free, "{size} bytes from {from} by {step}");
