@@ -63,9 +63,9 @@ impl Both {
                 self.plain.collect(number);
             }
             3 => {
-                let now = (way < 8).then(|| {
-                    self.plain.due + self.random.below(50) - 20 * u64::from(self.plain.due > 20)
-                });
+                let due = self.plain.due;
+                let near = [due.saturating_sub(1), due, due + 1, due + self.random.below(50)];
+                let now = (way < 8).then(|| near[way as usize % 4]);
                 let purged = match now {
                     Some(now) => self.real.pool.purge(now),
                     None => self.real.pool.purge_all(),

@@ -180,6 +180,7 @@ impl Both {
         let pool = self.real.pool;
         assert_eq!(pool.usable_size(block), Err(error));
         assert_eq!(pool.place_of(block), Err(error));
+        assert_eq!(pool.contains(address), offset < UNITS * UNIT_BYTES);
         // SAFETY: it is not freed.
         assert_eq!(unsafe { pool.free(block) }, Err(error));
         if number != GLOBAL {
@@ -206,6 +207,9 @@ impl Both {
         let place = self.place(block);
         let heap = self.heaps[number].as_ref().unwrap();
         assert!(pool.contains(block.addr().get()));
+        assert!(heap.front().is_of(heap.as_raw()));
+        let other = self.heaps.iter().flatten().find(|other| other.as_raw() != heap.as_raw());
+        assert!(other.is_none_or(|other| !heap.front().is_of(other.as_raw())));
         assert_eq!((pool.place_of(block), pool.place_of_new(block)), (Ok(place), Ok(place)));
         assert_eq!((heap.place_of(block), heap.place_of_new(block)), (Ok(place), Ok(place)));
         let is_own = self.owner(offset) == Some((number, false)) && {

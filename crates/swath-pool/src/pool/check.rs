@@ -214,7 +214,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         for (index, word) in superblock.free.iter().enumerate() {
             let word = word.load(Relaxed);
             let lives = self.live().among(first, index, layout.step, STARTS[class][index]);
-            let bits = word | lives | returned.word(index);
+            let bits = word | returned.word(index);
             ensure(unit, bits & !STARTS[class][index] == 0, "no bits where no slot begins")?;
             ensure(unit, word & lives == 0, "no slot both free and live")?;
             ensure(unit, returned.word(index) & !lives == 0, "no slot returned that is not live")?;

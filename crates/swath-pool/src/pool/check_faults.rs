@@ -219,12 +219,22 @@ fn an_overwritten_bit_is_found() {
     };
     let first_of = |used: &Used| (used.partial[0] as usize) << 12;
     let step = LAYOUTS[class].step;
-    let cases: [Case<'_>; 11] = [
+    let cases: [Case<'_>; 13] = [
         ("no bits where no slot begins", &|used| {
             let index = STARTS[class].iter().rposition(|&starts| starts != u64::MAX).unwrap();
             let bit = (!STARTS[class][index]).trailing_zeros();
             let bits = of(used).free[index].load(Relaxed);
             of(used).free[index].store(bits | 1 << bit, Relaxed);
+        }),
+        // Of the words of returned slots alone, and of both.
+        ("no bits where no slot begins", &|used| {
+            let (word, both) = used.pool.returned_bits(used.partial[0]).place(130);
+            word.store(word.load(Relaxed) | both, Relaxed);
+        }),
+        ("no bits where no slot begins", &|used| {
+            let (word, both) = used.pool.returned_bits(used.partial[0]).place(130);
+            word.store(word.load(Relaxed) | both, Relaxed);
+            of(used).free[2].fetch_or(1 << 2, Relaxed);
         }),
         ("no slot both free and live", &|used| {
             let live = used.pool.live();

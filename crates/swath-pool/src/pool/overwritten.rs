@@ -12,7 +12,7 @@ use crate::heap::front::Freed;
 use crate::heap::local::LocalHeap;
 use crate::options::BufferOptions;
 use crate::plain::fixture::{Leaked, Lock, Source, TestPool, leaked};
-use crate::superblock::claim::CLOSED;
+use crate::superblock::claim::{CLOSED, Claim};
 use crate::superblock::class::{CLASSES, LAYOUTS, SLOT_BYTES_MAX, STARTS, UNIT_BYTES, class_of};
 use crate::superblock::live::clear;
 use crate::superblock::owner::{Owner, Role};
@@ -199,6 +199,20 @@ fn a_count_of_none_in_use_is_not_believed() {
             assert_eq!(others.len(), 300, "{what}");
             core::mem::forget(heap);
         }
+    }
+}
+
+/// Nor do its bits of free slots, as long as slots are live.
+#[test]
+fn a_superblock_with_live_slots_is_not_empty() {
+    for size in [16, 512, 9000] {
+        let sparse = Sparse::new(size, 3);
+        let record = sparse.record();
+        let starts = STARTS[class_of(size)];
+        record.free.iter().zip(starts).for_each(|(word, bits)| word.store(bits, Relaxed));
+        record.set_used(0, 0);
+        drop(sparse.heap);
+        assert_eq!((record.owner().role(), record.used()), (Role::Superblock { heap: 0 }, 4));
     }
 }
 
@@ -404,4 +418,15 @@ fn an_overwritten_entry_is_nobodys() {
         }
         core::mem::forget(heap);
     }
+}
+
+/// The words that a reach of one's own is made of are the pool's.
+#[test]
+fn table_words_are_those_of_the_tables() {
+    let Leaked { pool, base, .. } = leaked(16, 1, OPTIONS);
+    let [start, live, claim_zero, granules] = pool.table_words();
+    let claims = pool.claims().as_ptr().addr();
+    assert_eq!((start, granules), (base.addr().get(), 16 << 12));
+    assert_eq!(live, core::ptr::from_ref(pool.live().unit(0).unwrap()).addr());
+    assert_eq!(claim_zero.wrapping_add((start / UNIT_BYTES) * size_of::<Claim>()), claims);
 }
