@@ -53,6 +53,24 @@ fn a_segment_that_is_freed_meanwhile_is_not_resized() {
     }
 }
 
+/// Units behind a segment that cannot be made usable go back, and others do not.
+#[test]
+fn a_segment_does_not_grow_into_what_is_unusable() {
+    let leaked = leaked(UNITS, 1, BufferOptions::default());
+    let mut heap = leaked.pool.attach().unwrap();
+    let [_, block] = [5, 3].map(|units| heap.allocate(units * UNIT_BYTES, 16).unwrap());
+    leaked.units.unusable.store(true, Relaxed);
+    for wanted in [4, 7, 9] {
+        // SAFETY: nothing is written.
+        let resized = unsafe { heap.resize_in_place(block, wanted * UNIT_BYTES, 16) };
+        assert_eq!((resized, held(&leaked)), (Ok(false), (8, 0)), "{wanted} units");
+    }
+    leaked.units.unusable.store(false, Relaxed);
+    // SAFETY: as above.
+    assert_eq!(unsafe { heap.resize_in_place(block, 9 * UNIT_BYTES, 16) }, Ok(true));
+    assert_eq!(held(&leaked), (14, 0));
+}
+
 /// As long as is asked for, at a place that is asked for; what there is no place for is refused, and costs nothing.
 #[test]
 fn a_placed_segment_lies_where_it_shall() {

@@ -39,6 +39,9 @@ const SIZES: [usize; 21] = [
 impl Both {
     /// One random call, or many alike.
     fn call(&mut self, growing: bool) {
+        if self.random.one_in(6) {
+            self.set_unusable(false);
+        }
         let number = 1 + self.random.index(HEAPS);
         let is_attached = self.heaps[number].is_some();
         let size = SIZES[self.random.index(SIZES.len())];
@@ -73,11 +76,7 @@ impl Both {
                 assert_eq!(purged, self.plain.purge(now));
             }
             4 if way < 2 => self.fork(number, way == 0),
-            4 => {
-                let is_unusable = way == 2;
-                self.plain.unusable = is_unusable;
-                self.real.units.unusable.store(is_unusable, Relaxed);
-            }
+            4 => self.set_unusable(true),
             5..9 if !self.used.is_empty() => {
                 let index = self.random.index(self.used.len());
                 self.resize(index, number, size, way);
@@ -108,6 +107,11 @@ impl Both {
             }
             _ => self.free_many(number, way),
         }
+    }
+
+    fn set_unusable(&mut self, unusable: bool) {
+        self.plain.unusable = unusable;
+        self.real.units.unusable.store(unusable, Relaxed);
     }
 
     /// A fork, after which this is the parent, or the child with one heap or none.
