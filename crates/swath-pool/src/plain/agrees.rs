@@ -74,6 +74,8 @@ impl Both {
                     None => self.real.pool.purge_all(),
                 };
                 assert_eq!(purged, self.plain.purge(now));
+                // The first who waits for the lock tells of the crowd again.
+                self.agree();
             }
             4 if way < 2 => self.fork(number, way == 0),
             4 => self.set_unusable(true),
