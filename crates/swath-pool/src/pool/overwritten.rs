@@ -117,6 +117,24 @@ fn a_live_bit_that_is_lost_frees_nothing() {
     }
 }
 
+/// A slot at hand that seems live is in use once it is handed out, and free once it came back.
+#[test]
+fn a_slot_at_hand_that_seems_live_is_handed_out() {
+    for size in SIZES {
+        let Leaked { pool, .. } = leaked(8, 1, OPTIONS);
+        let mut heap = pool.attach().unwrap();
+        let block = heap.allocate(size, 16).unwrap();
+        // SAFETY: not used after.
+        unsafe { heap.free(block).unwrap() };
+        pool.live().set(pool.cached_slot(block.addr().get()).granule);
+        assert_eq!(heap.allocate(size, 16), Ok(block), "{size} bytes");
+        assert!(pool.usable_size(block).is_ok());
+        // SAFETY: as above.
+        unsafe { heap.free(block).unwrap() };
+        pool.check().unwrap();
+    }
+}
+
 /// A superblock with this many slots in use, and one more that is freed last.
 struct Sparse {
     leaked: Leaked,
