@@ -127,3 +127,27 @@ fn a_purge_ends_the_crowd() {
     assert_eq!(kept(), 20);
     CROWDED.set(false);
 }
+
+/// Of longer segments a heap in a crowd keeps no more than 8 MiB; what is too much goes back, and so does the rest of one that
+/// was cut.
+#[test]
+fn what_there_is_no_room_for_goes_back() {
+    let leaked = leaked(256, 1, BufferOptions::default());
+    let mut heap = leaked.pool.attach().unwrap();
+    CROWDED.set(true);
+    let free = || leaked.pool.with_source(|source| source.free.free_units());
+    let segments = core::array::from_fn::<_, 12, _>(|_| {
+        let [segment, wall] = [17, 1].map(|units| heap.allocate(units * UNIT_BYTES, 16).unwrap());
+        assert!(segment < wall);
+        segment
+    });
+    assert_eq!(free(), 256 - 12 * 18);
+    for (nth, segment) in (1..).zip(segments) {
+        // SAFETY: not used after.
+        unsafe { heap.free(segment).unwrap() };
+        let kept = 7.min(nth);
+        assert_eq!(free(), 256 - 12 * 18 + 17 * (nth - kept), "{nth} segments");
+        leaked.pool.check().unwrap();
+    }
+    CROWDED.set(false);
+}
