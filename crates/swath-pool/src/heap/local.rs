@@ -280,7 +280,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                 free &= !unsafe { unit.own_bits(word) };
             }
             let from = first + 64 * word * step;
-            let whole = step == 1 && free == starts && free != 0 && lowest >= in_word as usize;
+            let whole = step == 1 && free == starts && lowest >= in_word as usize;
             if whole {
                 // Of words side by side all of whose slots are free, one run.
                 let mut words = 1;

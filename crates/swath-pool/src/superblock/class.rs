@@ -281,6 +281,8 @@ mod unit {
             let has = |position: u32| STARTS[class][word_of(position)] >> (position % 64) & 1 != 0;
             let starts: u32 = STARTS[class].iter().map(|word| word.count_ones()).sum();
             assert_eq!(starts, layout.slots, "class {class}");
+            // Of those that lie by granules, slots begin in each word.
+            assert!(layout.step != 1 || STARTS[class].iter().all(|&starts| starts != 0));
             for slot in 0..layout.slots {
                 assert!(has(position(slot)), "slot {slot} of class {class}");
                 let back = (position(slot) * layout.step) << GRANULE_SHIFT;
