@@ -81,10 +81,12 @@ impl Both {
             4 => self.set_unusable(true),
             5..9 if !self.used.is_empty() => {
                 let index = self.random.index(self.used.len());
+                let size = self.near_half(index).unwrap_or(size);
                 self.resize(index, number, size, way);
             }
             9..12 if !self.used.is_empty() => {
                 let index = self.random.index(self.used.len());
+                let size = self.near_half(index).unwrap_or(size);
                 self.resize_by_front(index, number, size);
             }
             12 => {
@@ -109,6 +111,12 @@ impl Both {
             }
             _ => self.free_many(number, way),
         }
+    }
+
+    /// Now and then half of a block's length, or a byte more: where it may stay with no less.
+    fn near_half(&mut self, index: usize) -> Option<usize> {
+        let len = self.plain.len(self.used[index].0).unwrap();
+        self.random.one_in(5).then(|| len / 2 + self.random.index(2))
     }
 
     fn set_unusable(&mut self, unusable: bool) {
