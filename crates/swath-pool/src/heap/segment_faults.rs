@@ -65,6 +65,12 @@ fn a_segment_does_not_grow_into_what_is_unusable() {
         let resized = unsafe { heap.resize_in_place(block, wanted * UNIT_BYTES, 16) };
         assert_eq!((resized, held(&leaked)), (Ok(false), (8, 0)), "{wanted} units");
     }
+    // Of as many units as it has, or fewer, none is to be made usable.
+    for (wanted, held_now) in [(3 * UNIT_BYTES - 1, 8), (3 * UNIT_BYTES, 8), (2 * UNIT_BYTES, 7)] {
+        // SAFETY: as above.
+        let resized = unsafe { heap.resize_in_place(block, wanted, 16) };
+        assert_eq!((resized, held(&leaked)), (Ok(true), (held_now, 0)), "{wanted} bytes");
+    }
     leaked.units.unusable.store(false, Relaxed);
     // SAFETY: as above.
     assert_eq!(unsafe { heap.resize_in_place(block, 9 * UNIT_BYTES, 16) }, Ok(true));
