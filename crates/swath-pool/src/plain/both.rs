@@ -206,6 +206,12 @@ impl Both {
         let free = pool.with_source(|source| source.free.free_units());
         assert_eq!(free, plain.source.free_units());
         assert_eq!(free, UNITS as u32 - segments - units - kept);
+        let usable = self.real.units.usable.lock().unwrap();
+        assert_eq!(usable.len() as u32, segments + units + kept);
+        let own = plain.segments.iter().flat_map(|(&first, units)| first..first + units);
+        let slots = plain.blocks.iter();
+        let slots = slots.flat_map(|(&first, block)| first..first + LAYOUTS[block.class].units);
+        assert!(own.chain(slots).all(|unit| usable.contains(&unit)));
         let guards = plain.segments.iter().map(|(first, units)| first + units - 1);
         let guards: Vec<u32> = guards.filter(|_| plain.guard() != 0).collect();
         assert_eq!(*self.real.units.guarded.lock().unwrap(), guards);

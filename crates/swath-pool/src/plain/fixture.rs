@@ -8,6 +8,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::alloc::Layout;
 use std::boxed::Box;
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::vec;
 use std::vec::Vec;
@@ -65,6 +66,8 @@ unsafe impl RawMutex for Lock {
 pub(crate) struct Units {
     /// Whether units cannot be made usable.
     pub(crate) unusable: AtomicBool,
+    /// Units that were made usable and not released since.
+    pub(crate) usable: Mutex<BTreeSet<u32>>,
     /// Units that fault.
     pub(crate) guarded: Mutex<Vec<u32>>,
     /// What another thread does while the next units are made usable, or guarded.
@@ -79,9 +82,11 @@ impl Units {
 }
 
 impl MakeUsable for Units {
-    fn make_usable(&self, _: u32, _: u32) -> bool {
+    fn make_usable(&self, first: u32, units: u32) -> bool {
         self.meet();
-        !self.unusable.load(Relaxed)
+        let usable = !self.unusable.load(Relaxed);
+        self.usable.lock().unwrap().extend((first..first + units).filter(|_| usable));
+        usable
     }
 
     fn guard(&self, first: u32, units: u32, on: bool) {
@@ -129,6 +134,8 @@ unsafe impl SegmentSource for Source {
     }
 
     fn release(&mut self, first: u32, units: u32) {
+        let released = first..first + units;
+        self.units.usable.lock().unwrap().retain(|unit| !released.contains(unit));
         self.free.release(first, units);
     }
 
