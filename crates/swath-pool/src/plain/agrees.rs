@@ -12,7 +12,7 @@ use crate::plain::pool::GLOBAL;
 use crate::superblock::class::{SLOT_BYTES_MAX, UNIT_BYTES};
 
 /// Requests of all kinds: short and long slots, segments that are kept and others.
-const SIZES: [usize; 21] = [
+const SIZES: [usize; 22] = [
     0,
     1,
     48,
@@ -32,7 +32,8 @@ const SIZES: [usize; 21] = [
     5 * UNIT_BYTES,
     16 * UNIT_BYTES - 3,
     17 * UNIT_BYTES,
-    66 * UNIT_BYTES,
+    64 * UNIT_BYTES,
+    65 * UNIT_BYTES,
     usize::MAX,
 ];
 
