@@ -65,7 +65,7 @@ impl Both {
 
     /// Where eight bytes are kept that tell the block: at its beginning, and at the end of what was asked for.
     pub(crate) fn marks(&self, offset: usize, size: usize) -> [*mut [u8; 8]; 2] {
-        let last = size.saturating_sub(8);
+        let last = if size < 16 { 0 } else { size - 8 };
         [offset, offset + last].map(|at| self.at(at).as_ptr().cast())
     }
 
