@@ -190,3 +190,48 @@ impl<'m, L: RawMutex, S: SegmentSource, R: Reach<'m, L, S>> Front<'_, 'm, L, S, 
         None
     }
 }
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use crate::heap::front::Freed;
+    use crate::options::BufferOptions;
+    use crate::plain::fixture::{Leaked, leaked};
+    use crate::superblock::class::{UNIT_BYTES, class_of};
+
+    /// Slots of one word side by side go back at once, though the first of them is one with which something is to be done.
+    #[test]
+    fn slots_of_a_word_go_back_together() {
+        const SIZE: usize = 64;
+        let Leaked { pool, .. } = leaked(16, 1, BufferOptions::default());
+        let mut heap = pool.attach().unwrap();
+        let slots = UNIT_BYTES / SIZE;
+        let blocks: Vec<_> = (0..2 * slots + 1).map(|_| heap.allocate(SIZE, 16).unwrap()).collect();
+        let (caches, class) = (&pool.heaps()[0].caches, class_of(SIZE));
+        // Half of the cache is of the third superblock, above it 31 slots of the first, which is full.
+        let third = caches.len(class).unwrap();
+        assert_eq!(third, 63);
+        let front = heap.front();
+        for &block in blocks.iter().take(31) {
+            // SAFETY: not used after.
+            assert_eq!(unsafe { front.free(block.as_ptr()) }, Freed::Done);
+        }
+        // Slots of the second follow, until the first one of a word makes room.
+        let mut lens = Vec::new();
+        for &block in blocks.iter().skip(slots).take(64) {
+            // SAFETY: not used after.
+            if let Freed::Full(slot) = unsafe { front.free(block.as_ptr()) } {
+                let before = caches.len(class).unwrap();
+                // SAFETY: the front has just said so.
+                unsafe { front.put_back(slot, |due| heap.settle(due)) };
+                lens.push((before, caches.len(class).unwrap()));
+                pool.check().unwrap();
+            }
+        }
+        // All 32 slots of the second are gone that were there, and the 15 of the first in the word of its last one.
+        let spilled: Vec<_> = lens.into_iter().filter(|(before, after)| before != after).collect();
+        assert_eq!(spilled, [(126, 126 - 32 - 15)]);
+    }
+}
