@@ -4,6 +4,7 @@ extern crate std;
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
+use std::vec::Vec;
 
 use crate::options::BufferOptions;
 use crate::plain::both::{Both, HEAPS, TestHeap, UNITS};
@@ -81,7 +82,7 @@ impl Both {
             4 if way < 2 => self.fork(number, way == 0),
             4 => self.set_unusable(true),
             5..9 if !self.used.is_empty() => {
-                let index = self.random.index(self.used.len());
+                let index = self.pick();
                 let size = self.near_half(index).unwrap_or(size);
                 self.resize(index, number, size, way);
             }
@@ -98,7 +99,7 @@ impl Both {
                 }
             }
             13..16 if !self.used.is_empty() => {
-                let index = self.random.index(self.used.len());
+                let index = self.pick();
                 self.ask(index, number, size);
             }
             n if (n < 46) == growing => {
@@ -112,6 +113,17 @@ impl Both {
             }
             _ => self.free_many(number, way),
         }
+    }
+
+    /// Some block in use, as often a segment as any.
+    fn pick(&mut self) -> usize {
+        let segments = self.used.iter().enumerate();
+        let segments = segments.filter(|(_, (offset, _))| self.plain.block_of(*offset).is_none());
+        let segments: Vec<usize> = segments.map(|(index, _)| index).collect();
+        if segments.is_empty() || self.random.one_in(2) {
+            return self.random.index(self.used.len());
+        }
+        segments[self.random.index(segments.len())]
     }
 
     /// Now and then half of a block's length, or a byte more: where it may stay with no less.

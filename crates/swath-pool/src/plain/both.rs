@@ -206,7 +206,7 @@ impl Both {
         let free = pool.with_source(|source| source.free.free_units());
         assert_eq!(free, plain.source.free_units());
         assert_eq!(free, UNITS as u32 - segments - units - kept);
-        let usable = self.real.units.usable.lock().unwrap();
+        let usable = self.real.units.usable.lock().unwrap().clone();
         assert_eq!(usable.len() as u32, segments + units + kept);
         let own = plain.segments.iter().flat_map(|(&first, units)| first..first + units);
         let slots = plain.blocks.iter();
