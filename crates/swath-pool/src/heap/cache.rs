@@ -622,6 +622,20 @@ mod tests {
         }
     }
 
+    /// A top is that of as many entries as there are places at most.
+    #[test]
+    fn a_top_beyond_a_class_is_none() {
+        for (class, &Place { below, entries }) in PLACES.iter().enumerate() {
+            let caches = begun();
+            for len in 0..=usize::from(entries) + 2 {
+                let top = u32::from(below) + (len * ENTRY_BYTES) as u32;
+                caches.top_word(class as u8).store(top, Relaxed);
+                let is_one = len <= entries.into();
+                assert_eq!(caches.len(class), is_one.then_some(len), "class {class}");
+            }
+        }
+    }
+
     /// Each bit of each word of a class with three entries among full ones: what is believed after
     /// is one of the three, or nothing.
     #[test]
@@ -642,6 +656,7 @@ mod tests {
                 let caches = fill();
                 let whole = caches.whole_top(class as u8);
                 caches.top_word(class as u8).store(whole ^ 1 << bit, Relaxed);
+                assert_eq!(caches.len(class), None, "class {class}, bit {bit} of the top");
                 assert!(top(&caches, class).is_none_or(own), "class {class}, bit {bit} of the top");
                 // What is pushed there is what comes back.
                 if caches.push(class as u8, slot(9999)) {
