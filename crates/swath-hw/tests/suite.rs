@@ -1,6 +1,5 @@
 //! The tests of `swath-hw` in one program: it is linked once, and all of them share the cores.
 
-mod cache_model;
 mod coalesce;
 mod dram;
 mod dram_golden;

@@ -91,7 +91,7 @@ pub enum CacheOutcome {
 }
 
 /// No line: as a line number it would lie above every address.
-const EMPTY: u64 = u64::MAX;
+pub(super) const EMPTY: u64 = u64::MAX;
 
 /// A cache.
 ///
@@ -101,7 +101,7 @@ const EMPTY: u64 = u64::MAX;
 pub struct Cache {
     /// For each place the number of its line, shifted by one, and below it whether it is
     /// dirty.
-    tags: Box<[u64]>,
+    pub(super) tags: Box<[u64]>,
     ways: usize,
     line_shift: u32,
     set_mask: u64,

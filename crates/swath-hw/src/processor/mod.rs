@@ -7,6 +7,8 @@
 
 pub mod access;
 pub mod cache;
+#[cfg(test)]
+mod cache_model;
 pub mod config;
 pub(crate) mod data_path;
 pub mod in_order;

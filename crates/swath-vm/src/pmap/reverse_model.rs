@@ -187,7 +187,7 @@ fn step(map: &mut ReverseMap<Vec<u64>>, model: &mut Plain, random: &mut Random) 
         let nth = random.index(model.mappings.len().max(1));
         model.mappings.keys().nth(nth).copied()
     };
-    match random.below(12) {
+    match random.below(16) {
         0..3 => insert(map, model, mapping(random, k), flags),
         // All the parts of a superpage, which may then become one.
         3..5 => {
@@ -201,7 +201,9 @@ fn step(map: &mut ReverseMap<Vec<u64>>, model: &mut Plain, random: &mut Random) 
                     let part = parts(whole, of).nth(nth).unwrap();
                     set_flags(map, model, part, written((flags.referenced, flags.modified)));
                 }
-                promote(map, model, whole, of);
+                if random.one_in(2) {
+                    promote(map, model, whole, of);
+                }
             }
         }
         5 => {
@@ -218,19 +220,28 @@ fn step(map: &mut ReverseMap<Vec<u64>>, model: &mut Plain, random: &mut Random) 
                 demote(map, model, whole, smaller[random.index(smaller.len())]);
             }
         }
+        // Of a space that ends, some.
+        9 if random.one_in(4) => {
+            let (space, k) = (random.below(3) as u32, random.below(9) as u8);
+            let of_space = |one: &Mapping| one.2 == space && (one.0 > 0 || one.1 >> k & 1 == 0);
+            for one in model.mappings.keys().copied().filter(of_space).collect::<Vec<_>>() {
+                map.remove(order(one.0), Pfn::new(one.1), site(one));
+                model.mappings.remove(&one);
+            }
+        }
         // What is not there is not taken away, and has no flags.
-        7..9 => {
+        7..10 => {
             let any = mapping(random, k);
             let one = mapped(model, random).filter(|_| random.below(8) > 0).unwrap_or(any);
             map.remove(order(one.0), Pfn::new(one.1), site(one));
             model.mappings.remove(&one);
         }
-        9 => {
+        10 => {
             let any = mapping(random, k);
             let one = mapped(model, random).filter(|_| random.one_in(2)).unwrap_or(any);
             set_flags(map, model, one, flags);
         }
-        10 => {
+        11 => {
             let first = FIRST + random.below(COUNT);
             let count = random.within(1..(FIRST + COUNT - first).min(40) + 1);
             if random.one_in(2) {
@@ -247,13 +258,21 @@ fn step(map: &mut ReverseMap<Vec<u64>>, model: &mut Plain, random: &mut Random) 
             }
         }
         _ => {
-            // Mostly of what is mapped, and parts of a group.
-            let orders = [4, 9][random.index(2)];
+            // Mostly of what is mapped, and parts of a group; also within one group.
+            let orders = [4, 5, 9][random.index(3)];
             let k = random.below(orders) as u8;
-            let (any, to) = (block(random, k), block(random, k));
-            let mapped = mapped(model, random).map(|(_, frame, ..)| frame >> k << k);
-            let from = mapped.filter(|&frame| frame >= FIRST).unwrap_or(any);
-            move_block(map, model, (from, to, k));
+            let any = block(random, k);
+            let is_inside = |&start: &u64| FIRST <= start && start + (1 << k) <= FIRST + COUNT;
+            let fits = |start: u64| model.on(start, k).all(|((of, ..), _)| of <= k);
+            let some: Vec<u64> = model.mappings.keys().map(|one| one.1 >> k << k).collect();
+            let some = (0..8).filter_map(|_| some.get(random.index(some.len().max(1))).copied());
+            let from = some.filter(is_inside).find(|&start| fits(start)).unwrap_or(any);
+            let is_free = |&to: &u64| to != from && model.on(to, k).next().is_none();
+            let near = random.one_in(4).then(|| from >> 4 << 4 | block(random, k) & 15);
+            let far = (0..8).map(|_| block(random, k));
+            if let Some(to) = near.into_iter().filter(is_inside).chain(far).find(is_free) {
+                move_block(map, model, (from, to, k));
+            }
         }
     }
 }
@@ -325,13 +344,13 @@ fn made(status: Status, entries: u32) -> ReverseMap<Vec<u64>> {
 #[test]
 fn agrees_with_a_plain_map_operation_by_operation() {
     for (seed, entries) in (0..).zip([1, 9, 30, 60, 200]) {
-        for status in [Status::InTable, Status::InReverseMap] {
+        for (nth, status) in (0..).zip([Status::InTable, Status::InReverseMap]) {
             let mut map = made(status, entries);
             let keeps_flags = status == Status::InReverseMap;
             let mut model =
                 Plain { mappings: BTreeMap::new(), marks: BTreeMap::new(), keeps_flags, entries };
-            let mut random = Random::new(seed);
-            for nth in 0..400 {
+            let mut random = Random::new(2 * seed + nth);
+            for nth in 0..1000 {
                 let place = format!("seed {seed}, {entries} entries, {status:?}, step {nth}");
                 let run = || {
                     step(&mut map, &mut model, &mut random);
