@@ -38,6 +38,10 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-heap/src/fit.rs", &[(UNIT, &["fit::"]), HEAPS]),
     ("crates/swath-hw/src/dram/controller.rs", &[(UNIT, &["dram::"]), (SUITE, &["dram"])]),
     ("crates/swath-hw/src/dram/refresh.rs", &[(UNIT, &["dram::"]), (SUITE, &["dram"])]),
+    (
+        "crates/swath-hw/src/processor/cache.rs",
+        &[(UNIT, &["processor::cache"]), (SUITE, &["processor"])],
+    ),
     ("crates/swath-hw/src/tlb/array.rs", &[(UNIT, &["tlb::"]), (SUITE, &["tlb", "mmu::"])]),
     ("crates/swath-hw/src/tlb/split.rs", &[(UNIT, &["tlb::"]), (SUITE, &["mmu::", "processor"])]),
     ("crates/swath-hw/src/translate/walker.rs", &[(UNIT, &["translate::"]), WALKS]),
