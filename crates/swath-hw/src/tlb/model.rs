@@ -6,7 +6,7 @@ extern crate std;
 use std::prelude::v1::*;
 use std::{println, vec};
 
-use crate::tlb::array::step;
+use crate::tlb::array::{NIL, step};
 use crate::{EntryKind, Geometry, GeometryError, Replacement, Tlb, TlbFill, TlbHit, TlbStats};
 use swath_arch::testing::Random;
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
@@ -457,4 +457,30 @@ fn the_register_is_that_of_the_paper() {
     }
     assert_eq!(step(2_463_534_242), 723_471_715);
     assert_eq!(step(0), 0);
+}
+
+/// Neighbouring pages have a chain each, and so have entries of every class whose windows have the same
+/// number.
+#[test]
+fn chains_are_short() {
+    let longest = |fills: &mut dyn Iterator<Item = (u64, u64)>| {
+        let mut tlb = Tlb::new(Geometry::fully_associative(64), Order::BASE).unwrap();
+        for (start, count) in fills {
+            let (page, pages) = (Vpn::new(start), PageRange::new(Vpn::new(start), count));
+            let (kind, attributes) = (EntryKind::Regular, Attributes::USER_DATA);
+            tlb.fill(&TlbFill::new(kind, page, pages, Pfn::new(start), attributes).unwrap());
+        }
+        tlb.check().unwrap();
+        let length = |&bucket: &u32| {
+            let (mut node, mut count) = (bucket, 0);
+            while node != NIL {
+                (node, count) =
+                    (tlb.entries[node as usize / 2].chain[node as usize % 2], count + 1);
+            }
+            count
+        };
+        tlb.buckets.iter().map(length).max()
+    };
+    assert_eq!(longest(&mut (1000..1064).map(|page| (page, 1))), Some(1));
+    assert_eq!(longest(&mut (0..50).map(|k| (2 << k, 1 << k))), Some(1));
 }
