@@ -283,6 +283,7 @@ impl<W: DerefMut<Target = [u32]>> RegionTree for LayeredTree<W> {
 mod unit {
     extern crate std;
 
+    use std::collections::BTreeMap;
     use std::vec;
 
     use super::*;
@@ -302,5 +303,67 @@ mod unit {
             tree.words[bit / 32] ^= 1 << (bit % 32);
         }
         assert!(tree.check());
+    }
+
+    /// Words of pages, and three for each cluster, each group and the root.
+    #[test]
+    fn every_size_takes_the_words_of_its_parts() {
+        for k in 5..=20 {
+            let pages = 1_usize << k;
+            let parts = [10, 15, 20].map(|bits| pages.div_ceil(1 << bits));
+            assert_eq!(LayeredTree::words(k), Some(pages / 32 + 3 * parts.iter().sum::<usize>()));
+        }
+    }
+
+    /// Whether page 0 is a start, and each node of parts that have a start says which and between what
+    /// numbers.
+    fn is_well(tree: &LayeredTree<std::vec::Vec<u32>>) -> bool {
+        let starts = (0..1_u32 << tree.pages_log2)
+            .filter(|page| tree.words[*page as usize / 32] >> (page % 32) & 1 == 1);
+        // By node: which of its parts have a start, and the lowest and the highest of its numbers.
+        let mut nodes = BTreeMap::new();
+        for page in starts.clone() {
+            let (cluster, group) = (page / 1024, page / 32 / 1024);
+            for (at, part, number) in [
+                (tree.at[0] + 3 * cluster as usize, page / 32 % 32, page),
+                (tree.at[1] + 3 * group as usize, cluster % 32, cluster),
+                (tree.at[2], group, group),
+            ] {
+                let node = nodes.entry(at).or_insert((0, number, number));
+                *node = (node.0 | 1 << part, node.1.min(number), node.2.max(number));
+            }
+        }
+        let all = (tree.at[0]..tree.words.len()).step_by(3);
+        starts.clone().next() == Some(0)
+            && all.into_iter().all(|at| match nodes.get(&at) {
+                None => tree.words[at] == 0,
+                Some(&(bits, low, high)) => tree.words[at..at + 3] == [bits, low, high],
+            })
+    }
+
+    /// Every flip of every word, of pages too: the check finds what breaks an invariant, and nothing else.
+    #[test]
+    fn the_check_is_that_of_a_walk_over_all_pages() {
+        let words = LayeredTree::words(16).unwrap();
+        let mut tree = LayeredTree::new(16, vec![0; words]).unwrap();
+        let pages = [1, 31, 32, 700, 1023, 1024, 2047, 32_767, 32_768, 40_000, 40_001, 65_535];
+        for page in pages {
+            tree.split(Vpn::new(page)).unwrap();
+        }
+        tree.union(Vpn::new(40_000)).unwrap();
+        assert!(tree.check() && is_well(&tree));
+        let some = pages.map(|page| page as usize / 32);
+        let mut well = 0;
+        for word in some.into_iter().chain([3, 1025]).chain(tree.at[0]..words) {
+            for bit in 0..32 {
+                tree.words[word] ^= 1 << bit;
+                let is_well = is_well(&tree);
+                assert_eq!(tree.check(), is_well, "word {word}, bit {bit}");
+                well += u32::from(is_well);
+                tree.words[word] ^= 1 << bit;
+            }
+        }
+        // Pages between others, and what empty nodes say of their numbers.
+        assert!(well > 100, "{well}");
     }
 }

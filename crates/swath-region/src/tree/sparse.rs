@@ -345,8 +345,11 @@ impl<W: DerefMut<Target = [u64]>> RegionTree for SparseTree<W> {
 mod unit {
     extern crate std;
 
+    use std::collections::BTreeSet;
     use std::vec;
     use std::vec::Vec;
+
+    use swath_arch::testing::Random;
 
     use super::*;
 
@@ -436,5 +439,94 @@ mod unit {
         let mut full = SparseTree::new(24, vec![0; words]).unwrap();
         full.split(Vpn::new(1 << 20)).unwrap();
         assert!(full.check() && full.free_nodes() == 0);
+    }
+
+    /// Starts as far apart as they can be take every node that is counted for them.
+    #[test]
+    fn words_suffice_and_none_is_left_over() {
+        for (k, starts_log2) in (5..=PLACES_LOG2_MAX).flat_map(|k| (0..=12).map(move |s| (k, s))) {
+            let words = SparseTree::words_needed(k, 1 << starts_log2);
+            let mut tree = SparseTree::of_places(k, vec![u64::MAX; words]).unwrap();
+            for start in 1..1 << starts_log2.min(k) {
+                let page = start << (k - starts_log2.min(k));
+                tree.split(Vpn::new(page)).unwrap();
+            }
+            assert!(tree.check() && tree.free_nodes() == 0, "2^{k} places, 2^{starts_log2} starts");
+        }
+        // No more than there are places for.
+        let nodes: usize = [28, 22, 16, 10, 4].into_iter().map(|bits| 1 << bits).sum();
+        assert_eq!(SparseTree::words_needed(40, usize::MAX), NODE_WORDS * (1 + nodes));
+        for k in [4, PLACES_LOG2_MAX + 1] {
+            assert!(SparseTree::of_places(k, vec![0; 6500]).is_err());
+        }
+    }
+
+    /// A pool that is too small for the starts: what is refused is what its nodes do not suffice for,
+    /// by a set of the places at which each level has one. Words of 64 places are those of the starts.
+    #[test]
+    fn nodes_and_words_are_those_of_the_starts() {
+        let (k, nodes) = (24, 20);
+        let mut tree = SparseTree::new(k, vec![u64::MAX; nodes * NODE_WORDS]).unwrap();
+        let mut starts = BTreeSet::from([0]);
+        let needed = |starts: &BTreeSet<u64>| {
+            let levels = (0..tree_levels(k)).map(|level| 6 * (level + 2));
+            let of = |shift: u32| starts.iter().map(move |page| page >> shift);
+            levels.map(|shift| of(shift).collect::<BTreeSet<_>>().len()).sum::<usize>()
+        };
+        let mut random = Random::new(5);
+        let mut refused = 0;
+        for step in 0..3000 {
+            let known = starts.iter().nth(random.index(starts.len())).copied().unwrap();
+            let near = [1, 70, 5000, 1 << k][random.index(4)];
+            let page = (known + random.below(near)) & ((1 << k) - 1);
+            let at = Vpn::new(page);
+            match random.below(8) {
+                0..4 => {
+                    let mut more = starts.clone();
+                    let expected = if !more.insert(page) {
+                        Err(TreeError::IsStart)
+                    } else if needed(&more) > nodes {
+                        Err(TreeError::OutOfNodes)
+                    } else {
+                        starts = more;
+                        Ok(())
+                    };
+                    refused += u32::from(expected == Err(TreeError::OutOfNodes));
+                    assert_eq!(tree.split(at), expected, "step {step}: {page}");
+                }
+                4..7 if page > 0 => {
+                    let expected =
+                        if starts.remove(&page) { Ok(()) } else { Err(TreeError::NotStart) };
+                    assert_eq!(tree.union(at), expected, "step {step}: {page}");
+                }
+                _ => {
+                    let first = page & !63;
+                    // Page 0 stays a start. A word that would become or was zero stays.
+                    let word =
+                        (random.word() & random.word() & random.word()) | u64::from(first == 0);
+                    let word = if random.one_in(8) && first > 0 { 0 } else { word };
+                    tree.set_word(page, word);
+                    if word != 0 && starts.range(first..first + 64).next().is_some() {
+                        starts.retain(|start| start & !63 != first);
+                        starts.extend(
+                            (0..64).filter(|bit| word >> bit & 1 == 1).map(|bit| first + bit),
+                        );
+                    }
+                }
+            }
+            for place in [page, random.below(1 << k)] {
+                let of_word = starts.range(place & !63..=place | 63);
+                let word = of_word.fold(0, |word, start| word | 1 << (start & 63));
+                assert_eq!(tree.word(place), word, "step {step}: {place}");
+            }
+            assert_eq!(tree.free_nodes(), nodes - needed(&starts), "step {step}");
+            assert!(tree.check(), "step {step}");
+        }
+        assert!(refused > 50, "{refused} refused");
+    }
+
+    /// Levels of nodes over the 64 pages of a lowest slot, of 2^k pages.
+    fn tree_levels(k: u32) -> u32 {
+        (k - 6).div_ceil(6)
     }
 }
