@@ -18,6 +18,8 @@ pub mod translator;
 pub mod walker;
 #[cfg(test)]
 mod walker_cases;
+#[cfg(test)]
+mod walker_model;
 
 pub use decode::{Descriptor, Leaf, TableRights, decode};
 pub use hierarchy::{Hierarchy, HierarchyConfig};
