@@ -136,8 +136,8 @@ impl Pair {
         }
     }
 
-    /// Every question, about some number.
-    fn agree(&self, random: &mut Random) {
+    /// The invariants, the words, and how many numbers there are up to which.
+    fn holds(&self) {
         let Self { bitmap, storage, flags } = self;
         assert_eq!(bitmap.check(storage), Ok(()));
         assert_eq!((bitmap.len_words(), bitmap.wrong_mark(storage)), (self.words(), None));
@@ -146,6 +146,12 @@ impl Pair {
         let count = flags.iter().filter(|&&flag| flag).count();
         assert_eq!((bitmap.len(storage), bitmap.is_empty(storage)), (count, count == 0));
         assert_eq!(bitmap.last(storage), flags.iter().rposition(|&flag| flag));
+    }
+
+    /// Every question, about some number.
+    fn agree(&self, random: &mut Random) {
+        self.holds();
+        let Self { bitmap, storage, flags } = self;
         let inside = random.index(flags.len());
         // Half of the time at an end of a run, where there is one after it.
         let edge = inside + self.run(inside, flags.len(), flags[inside]);
@@ -229,6 +235,44 @@ fn every_method_agrees_with_plain_flags() {
         while let Some(lowest) = pair.bitmap.pop(&mut pair.storage) {
             pair.flags[lowest] = false;
             pair.agree(&mut random);
+        }
+    }
+}
+
+/// Ranges that begin and end around the borders of words and of the words of marks, beside a number
+/// that is there, before them and behind.
+#[test]
+fn wide_ranges_come_and_go() {
+    for (low, high) in [0, 1, 63, 64, 65]
+        .into_iter()
+        .flat_map(|low| [1, 64, 128, 4095, 4096, 4097, 4160].map(move |words| (low, low + words)))
+    {
+        for (other, bit) in [(None, 0), (Some(low), 3), (Some(high), 60), (Some(low ^ 1), 9)] {
+            let mut pair = Pair::new(64 * 4300);
+            if let Some(word) = other {
+                pair.bitmap.insert(&mut pair.storage, 64 * word + bit, 1);
+                pair.flags[64 * word + bit] = true;
+            }
+            // Some of the first word's numbers and of the last one's, or all.
+            for (first, past) in [(64 * low + 5, 64 * high + 50), (64 * low, 64 * high + 64)] {
+                let range = match other {
+                    Some(word) if word == low && first <= 64 * word + bit => {
+                        64 * word + bit + 1..past
+                    }
+                    Some(word) if word == high && 64 * word + bit < past => first..64 * word + bit,
+                    Some(word) if low < word && word < high => 64 * word + 64..past,
+                    _ => first..past,
+                };
+                for flag in [true, false] {
+                    let count = range.len();
+                    match flag {
+                        true => pair.bitmap.insert(&mut pair.storage, range.start, count),
+                        false => pair.bitmap.remove(&mut pair.storage, range.start, count),
+                    }
+                    pair.flags[range.clone()].fill(flag);
+                    pair.holds();
+                }
+            }
         }
     }
 }
