@@ -428,6 +428,14 @@ fn impossible_forms_and_fills_are_refused() {
     assert_eq!(new(many, many, 0), Err(GeometryError::Entries { sets: many, ways: many }));
     assert_eq!(new(1, 1, 53), Err(GeometryError::IndexShift { index_shift: 53 }));
     assert_eq!(new(2, 1, 52), Ok(()));
+    // As many entries as there may be pass; what is refused then is the shift.
+    let most = Geometry::ENTRIES_MAX;
+    for (sets, ways) in [(most, 1), (1, most), (most / 4, 4)] {
+        assert_eq!(new(sets, ways, 53), Err(GeometryError::IndexShift { index_shift: 53 }));
+    }
+    for (sets, ways) in [(most + 1, 1), (1, most + 1), (most / 4 + 1, 4)] {
+        assert_eq!(new(sets, ways, 0), Err(GeometryError::Entries { sets, ways }));
+    }
     let fill = |page, start, count, frame| {
         let pages = PageRange::new(Vpn::new(start), count);
         let (kind, attributes) = (EntryKind::Regular, Attributes::USER_DATA);
