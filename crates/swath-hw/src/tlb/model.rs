@@ -453,6 +453,10 @@ fn impossible_forms_and_fills_are_refused() {
     tlb.check().unwrap();
     assert_eq!(tlb.lookup(Vpn::new(last)).unwrap().frame, Pfn::new(last));
     assert_eq!(tlb.lookup(Vpn::new(u64::MAX)), None);
+    // Nor where no page was found last.
+    tlb.invalidate_all();
+    assert_eq!(tlb.lookup(Vpn::new(u64::MAX)), None);
+    assert_eq!(tlb.stats().misses, 2);
 }
 
 /// The values that the paper's shift register gives from 1, and from the number that the paper begins with.

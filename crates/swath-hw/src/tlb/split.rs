@@ -361,6 +361,9 @@ mod unit {
     #[test]
     fn anchors_stand_in_the_first_array_and_are_counted_apart() {
         let mut tlb = two_arrays();
+        // No page was found yet, and none has this number.
+        assert_eq!(tlb.lookup(Vpn::new(NO_PAGE)), None);
+        tlb.reset_stats();
         tlb.fill(&fill(EntryKind::Anchor, 16, (16, 9), 70));
         tlb.fill(&fill(EntryKind::Regular, 20, (20, 1), 500));
         tlb.check().unwrap();
