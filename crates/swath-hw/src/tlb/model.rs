@@ -491,6 +491,8 @@ fn chains_are_short() {
             }
             count
         };
+        // An entry has two nodes at most.
+        assert!(tlb.buckets.len() >= 4 * 2 * tlb.entries.len());
         tlb.buckets.iter().map(length).max()
     };
     assert_eq!(longest(&mut (1000..1064).map(|page| (page, 1))), Some(1));
