@@ -13,5 +13,6 @@ mod relocate;
 mod superpage_faults;
 mod superpages;
 mod superpages_kept;
+mod superpages_model;
 mod units;
 mod whole_machine;

@@ -143,7 +143,7 @@ const LAST: u64 = (1 << (64 - BASE_PAGE_SHIFT)) - 1;
 
 /// The reach of each format, by its number: an index in place of a branch for each.
 static REACHES: [Reach; Format::ALL.len()] = {
-    let none = Reach { lower_last: 0, upper_first: LAST + 1, frame_last: 0 };
+    let none = Reach { lower_last: 0, upper_first: 0, frame_last: 0 };
     let mut all = [none; Format::ALL.len()];
     let mut i = 0;
     while i < all.len() {
