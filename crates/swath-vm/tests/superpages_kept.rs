@@ -2,7 +2,9 @@
 //! memory is read.
 
 use swath_arch::{Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Vpn};
-use swath_vm::{DemoteError, Refusal, Sizes};
+use swath_vm::{
+    DemoteError, PageAccess, Pmap, PmapError, Refusal, ReverseMap, Site, Sizes, SpaceId, Status,
+};
 
 use crate::machine::Memory;
 use crate::superpages::{
@@ -135,5 +137,32 @@ fn entries_are_read_eight_bytes_at_a_time() {
         // The first alone and, where two are read at a time, the second.
         let entries = if format == Format::ArmV7 { 2 + (page - 2) / 2 } else { page };
         assert_eq!(reads, ways + 1 + entries, "{format:?}");
+    }
+}
+
+/// A superpage that was demoted without its reverse map is none: what is asked of its frames is refused.
+#[test]
+fn a_demotion_without_the_reverse_map_is_noticed() {
+    for format in Format::ALL {
+        let (memory, pool) = machine();
+        let sizes = Sizes::all(format).without(Order::known(4));
+        let order = fold_order(format);
+        let count = order.frames();
+        let frames = Extent::new(Pfn::new(count), count);
+        let status = Status::InTable;
+        let words = ReverseMap::words_needed(frames, sizes, status, 1000).unwrap();
+        let mut pmap = Pmap::new(ReverseMap::new(frames, sizes, status, vec![0; words]).unwrap());
+        let mut all = [space(format, sizes, &memory, &pool)];
+        let spaces = &mut (&mut all[..], |_, _| ());
+        let site = |page| Site { space: SpaceId(0), page: Vpn::new(page) };
+        for i in 0..count {
+            let frame = Pfn::new(count + i);
+            pmap.enter(spaces, site(i), frame, READ, PageAccess::Read, Some(order)).unwrap();
+        }
+        spaces.0[0].demote(Vpn::new(0), &mut |_| ()).unwrap();
+        let page = Vpn::new(7);
+        let refused = Err(PmapError::NotMapped { page });
+        assert_eq!(pmap.page_out(spaces, Pfn::new(count + 7)), refused, "{format:?}");
+        assert_eq!(spaces.0[0].translate(page).unwrap().order, Order::BASE);
     }
 }
