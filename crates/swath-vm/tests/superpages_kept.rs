@@ -3,10 +3,11 @@
 
 use swath_arch::{Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Vpn};
 use swath_vm::{
-    DemoteError, PageAccess, Pmap, PmapError, Refusal, ReverseMap, Site, Sizes, SpaceId, Status,
+    DemoteError, PageAccess, Pmap, PmapError, PromoteError, Refusal, ReverseMap, Site, Sizes,
+    SpaceId, Status,
 };
 
-use crate::machine::Memory;
+use crate::machine::{Memory, Pool};
 use crate::superpages::{
     READ, WRITE, fold_order, join_all, machine, promote, refusal, space, upper,
 };
@@ -164,5 +165,50 @@ fn a_demotion_without_the_reverse_map_is_noticed() {
         let refused = Err(PmapError::NotMapped { page });
         assert_eq!(pmap.page_out(spaces, Pfn::new(count + 7)), refused, "{format:?}");
         assert_eq!(spaces.0[0].translate(page).unwrap().order, Order::BASE);
+    }
+}
+
+/// Every write of a demotion without a kept table and of the promotion after it fails in turn, and a table out of
+/// reach is given instead of a good one: the superpage, or its parts, stay as they are.
+#[test]
+fn what_a_demotion_lacks_is_said_and_nothing_changes() {
+    for format in Format::ALL {
+        let (memory, pool) = machine();
+        let mut space = space(format, Sizes::all(format), &memory, &pool);
+        let order = fold_order(format);
+        let (page, frame) = (Vpn::new(3 * order.frames()), Pfn::new(5 * order.frames()));
+        space.map_page_size(page, frame, order, READ).unwrap();
+        let beyond = 1 << (format.pa_bits() - 12);
+        let good = pool.replace(Pool::new(beyond, 64, 24, 1));
+        let refused = space.demote(page, &mut |_| ());
+        let is_beyond = |error| matches!(error, DemoteError::TableOutOfReach { frame } if frame.raw() >= beyond);
+        assert!(refused.is_err_and(is_beyond), "{format:?}: {refused:?}");
+        assert_eq!(pool.replace(good).taken_frames(), 0);
+        let taken = pool.borrow().taken_frames();
+        let mut fails = [0; 2];
+        loop {
+            memory.fail_in.set(fails[0] + 1);
+            let Err(error) = space.demote(page, &mut |_| ()) else { break };
+            assert!(matches!(error, DemoteError::Bus(_)), "{format:?}: {error:?}");
+            fails[0] += 1;
+            let found = space.translate(page + 7).unwrap();
+            assert_eq!((found.order, found.attributes), (order, READ));
+            assert_eq!(pool.borrow().taken_frames(), taken);
+            space.check().unwrap();
+        }
+        memory.fail_in.set(0);
+        let part = space.translate(page).unwrap().order;
+        loop {
+            memory.fail_in.set(fails[1] + 1);
+            let Err(error) = space.promote(page, order, &mut |_| ()) else { break };
+            assert!(matches!(error, PromoteError::Bus(_)), "{format:?}: {error:?}");
+            fails[1] += 1;
+            let found = space.translate(page + 7).unwrap();
+            assert_eq!((found.order, found.frame), (part, frame + 7));
+            space.check().unwrap();
+        }
+        memory.fail_in.set(0);
+        space.check().unwrap();
+        assert!(fails[0] > order.frames() && fails[1] > 1, "{format:?}: {fails:?}");
     }
 }
