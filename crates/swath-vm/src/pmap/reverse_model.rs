@@ -196,10 +196,14 @@ fn step(map: &mut ReverseMap<Vec<u64>>, model: &mut Plain, random: &mut Random) 
             let of = [0, 0, 4, 6][random.index(4)];
             if of < whole.0 {
                 parts(whole, of).for_each(|part| insert(map, model, part, flags));
-                if random.one_in(8) {
+                // One of them may be otherwise, in either flag.
+                if random.one_in(4) {
                     let nth = random.index(1 << (whole.0 - of));
                     let part = parts(whole, of).nth(nth).unwrap();
-                    set_flags(map, model, part, written((flags.referenced, flags.modified)));
+                    let flags = [(true, false), (false, true), (true, true)][random.index(3)];
+                    let Flags { modified, referenced } = kept_flags(model, part);
+                    let other = (modified != flags.0, referenced != flags.1);
+                    set_flags(map, model, part, written(other));
                 }
                 if random.one_in(2) {
                     promote(map, model, whole, of);
@@ -277,6 +281,10 @@ fn step(map: &mut ReverseMap<Vec<u64>>, model: &mut Plain, random: &mut Random) 
     }
 }
 
+fn kept_flags(model: &Plain, one: Mapping) -> Flags {
+    model.mappings.get(&one).copied().unwrap_or_default()
+}
+
 fn set_flags(map: &mut ReverseMap<Vec<u64>>, model: &mut Plain, one: Mapping, flags: Flags) {
     // Of a base page that is not there, but has an entry of its group, nothing may be said.
     if one.0 > 0 || model.mappings.contains_key(&one) {
@@ -350,7 +358,7 @@ fn agrees_with_a_plain_map_operation_by_operation() {
             let mut model =
                 Plain { mappings: BTreeMap::new(), marks: BTreeMap::new(), keeps_flags, entries };
             let mut random = Random::new(2 * seed + nth);
-            for nth in 0..1000 {
+            for nth in 0..600 {
                 let place = format!("seed {seed}, {entries} entries, {status:?}, step {nth}");
                 let run = || {
                     step(&mut map, &mut model, &mut random);
@@ -358,6 +366,31 @@ fn agrees_with_a_plain_map_operation_by_operation() {
                 };
                 let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
                 assert!(ended.is_ok(), "{place}");
+            }
+        }
+    }
+}
+
+/// Each part in turn is otherwise in each flag, or is not there.
+#[test]
+fn parts_are_alike_in_both_flags() {
+    let flags = [(false, false), (true, false), (false, true), (true, true)].map(written);
+    for (k, of) in [(4, 0), (6, 0), (6, 4), (8, 6)] {
+        let whole = (k, 256, 1, 512);
+        for (all, one) in flags.into_iter().flat_map(|all| flags.map(|one| (all, one))) {
+            let mut map = made(Status::InReverseMap, 50);
+            for part in parts(whole, of) {
+                map.insert(order(of), Pfn::new(part.1), site(part), all).unwrap();
+            }
+            let (frame, page) = (Pfn::new(whole.1), site(whole));
+            for part in parts(whole, of) {
+                let at = (order(of), Pfn::new(part.1), site(part));
+                map.set_flags(at.0, at.1, at.2, one);
+                assert_eq!(map.alike(order(of), order(k), frame, page, &mut 0), all == one);
+                map.remove(at.0, at.1, at.2);
+                assert!(!map.alike(order(of), order(k), frame, page, &mut 0));
+                map.insert(at.0, at.1, at.2, all).unwrap();
+                assert!(map.alike(order(of), order(k), frame, page, &mut 0), "{part:?}");
             }
         }
     }
