@@ -26,7 +26,7 @@ fn cache(form: Form) -> Cache {
     Cache::new(&config(form)).unwrap()
 }
 
-struct Model {
+struct PlainCache {
     line_bytes: u64,
     ways: usize,
     /// Lines and whether they are dirty, the most recently used first.
@@ -34,7 +34,7 @@ struct Model {
     stats: CacheStats,
 }
 
-impl Model {
+impl PlainCache {
     fn new((len_bytes, ways, line_bytes): Form) -> Self {
         let (ways, line_bytes) = (ways as usize, u64::from(line_bytes));
         let sets = len_bytes / line_bytes / ways as u64;
@@ -79,7 +79,7 @@ fn random_accesses_agree_with_the_model() {
     for (seed, form) in (1u64..).zip(forms) {
         println!("seed {seed}: {form:?}, bytes, ways and bytes of a line");
         let (len_bytes, _, line_bytes) = form;
-        let (mut cache, mut model) = (cache(form), Model::new(form));
+        let (mut cache, mut model) = (cache(form), PlainCache::new(form));
         assert_eq!(config(form).sets(), model.sets.len() as u64);
         let mut random = Random::new(seed);
         for step in 0..20_000u64 {
