@@ -434,9 +434,13 @@ mod unit {
 
     #[test]
     fn the_counters_are_those_of_all_arrays() {
-        let mut tlb = two_arrays();
+        // Where sets are chosen by single pages, what is longer is cut to one.
+        let window = |largest| TlbArray { indexing: Indexing::Window, ..array(2, 2, largest) };
+        let form = TlbForm::split(window(1)).and(window(2));
+        let mut tlb = SplitTlb::new(&form, Order::BASE).unwrap();
         for page in 0..40 {
             tlb.fill(&fill(EntryKind::Regular, page, (page, 1), page));
+            tlb.fill(&fill(EntryKind::Regular, 2 * page, (2 * page, 2), page));
             tlb.fill(&fill(EntryKind::Regular, 4 * page, (4 * page, 4), page));
             tlb.fill(&fill(EntryKind::Regular, 300 + page, (300, 41), page));
         }
@@ -448,6 +452,7 @@ mod unit {
             each.inspect(|&count| assert!(count > 0)).sum()
         };
         assert_eq!(all.fills, sum(|stats| stats.fills));
+        assert_eq!(all.trimmed_fills, sum(|stats| stats.trimmed_fills));
         assert_eq!(all.evictions, sum(|stats| stats.evictions));
         assert_eq!(all.displaced, sum(|stats| stats.displaced));
         assert_eq!(all.invalidated, sum(|stats| stats.invalidated));
