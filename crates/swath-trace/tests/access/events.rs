@@ -1,4 +1,4 @@
-//! What a trace says beside accesses: mappings, forks and gaps, in the format of their own and in
+//! Events of a trace, beside its accesses: mappings, forks and gaps, in the format of their own and in
 //! lackey's lines of system calls.
 
 use proptest::prelude::*;
