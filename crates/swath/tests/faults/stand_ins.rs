@@ -27,6 +27,8 @@ pub(crate) fn proc(room: &Room) {
     let zone = "Node 0, zone      DMA\n  pages free     3\n        spanned  24\n        \
                 present  16\n        managed  15\n  start_pfn:           1\n";
     put(room, "proc/zoneinfo", zone);
+    let types = "Number of blocks type     Unmovable      Movable \nNode 0, zone      DMA            1            0 \n";
+    put(room, "proc/pagetypeinfo", types);
     let mut flags = [0; FRAMES];
     flags[1..4].fill(1 << 10);
     put(room, "proc/kpageflags", words(&flags));
