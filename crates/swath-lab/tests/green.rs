@@ -100,7 +100,7 @@ fn another_machine_or_a_cut_load_is_not_comparable() {
 #[test]
 fn a_wrong_plan_names_the_key() {
     for (from, to, key) in [
-        ("full = 90, quick = 0", "full = 2, quick = 0", "runs.0.minutes"),
+        ("full = 60, quick = 0", "full = 2, quick = 0", "runs.0.minutes"),
         ("quick = 40", "quick = 0", "runs"),
         ("machine = \"32g\"", "machine = \"64g\"", "machine"),
         ("load = \"light\"", "load = \"heavy\"", "load"),
@@ -108,7 +108,8 @@ fn a_wrong_plan_names_the_key() {
         ("\"linux + migration\",", "\"slab\",", "adaptive-packed + migration"),
         ("bank_mib = 64", "bank_mib = 65", "runs.8.bank_mib"),
         ("bank_mib = 64", "bank_mib = 256", "runs"),
-        ("full = 5, quick = 3", "full = 0, quick = 3", "repeats"),
+        ("system_mib = 512", "system_mib = 32000", "runs.0.system_mib"),
+        ("full = 20, quick = 3", "full = 0, quick = 3", "repeats"),
         ("interval_ms = 1000", "interval_ms = 0", "interval_ms"),
         ("budget_frames = 4096", "budget_frames = 0", "budget_frames"),
         ("occupied_permille_max = 900", "occupied_permille_max = 1001", "occupied_permille_max"),
@@ -149,7 +150,7 @@ fn repeats_have_loads_of_their_own() {
     let cut = [
         ("quick = 40", "quick = 3"),
         ("    \"adaptive-packed + migration\",\n", ""),
-        ("full = 5, quick = 3", "full = 5, quick = 2"),
+        ("full = 20, quick = 3", "full = 20, quick = 2"),
     ];
     let study = plan("green-power", &cut).unwrap();
     let run = || with_run(true, |run| study.run(run)).unwrap().result;

@@ -58,16 +58,31 @@ impl Ledger {
 
 /// The footprint's least and most after boot, in percent.
 fn range(machine: LoadMachine, kind: LoadKind, seed: u64, minutes: u64) -> (f64, f64, Ledger) {
+    range_beside(0, machine, kind, seed, minutes)
+}
+
+/// The same, beside so many percent of the machine that the system has in use.
+fn range_beside(
+    system: u64,
+    machine: LoadMachine,
+    kind: LoadKind,
+    seed: u64,
+    minutes: u64,
+) -> (f64, f64, Ledger) {
     let mut ledger = Ledger::default();
     let mut range = (f64::MAX, 0f64);
-    let mut load = PageLoad::new(machine, kind, seed).unwrap();
+    let frames = machine.frames * system / 100;
+    let mut load = PageLoad::with_system(machine, kind, seed, frames).unwrap();
     let (low, high) = kind.bounds_percent();
+    let high = (high + system).min(95);
+    // The system's frames are rounded down.
+    let low = low as f64 + 100.0 * frames as f64 / machine.frames as f64;
     for op in load.ops_before(minutes * MINUTE_US) {
         ledger.take(op, machine);
         let share = 100.0 * ledger.frames as f64 / machine.frames as f64;
         assert!(share <= high as f64, "seed {seed}: {share}% at {}", op.time_us);
         if op.time_us >= BOOT_US {
-            assert!(share >= low as f64, "seed {seed}: {share}% at {}", op.time_us);
+            assert!(share >= low, "seed {seed}: {share}% at {}", op.time_us);
             range = (range.0.min(share), range.1.max(share));
         }
     }
@@ -93,6 +108,31 @@ fn footprints_stay_within_their_bounds_and_reach_both() {
             assert!([0, 1, 2, 3, 4, 9].iter().all(|&order: &usize| ledger.by_order[order] > 0));
             assert!(ledger.dma32 > 0 && ledger.by_mobility[1] > ledger.by_mobility[0]);
         }
+    }
+}
+
+#[test]
+fn a_system_comes_on_top_of_both_bounds() {
+    for (kind, system, low, high) in [
+        (LoadKind::Light, 13, 23.0, 63.0),
+        (LoadKind::Medium, 13, 43.0, 93.0),
+        // No load fills memory beyond 95%.
+        (LoadKind::Medium, 40, 70.0, 95.0),
+        (LoadKind::Filled, 13, 23.0, 95.0),
+    ] {
+        for seed in 4..=5 {
+            let (least, most, _) = range_beside(system, SMALL, kind, seed, 120);
+            assert!(least < low + 3.0, "{kind:?}, seed {seed}: at least {least}%");
+            assert!(most > high - 3.0, "{kind:?}, seed {seed}: at most {most}%");
+        }
+    }
+    // A tenth of the machine is left to the load, or it is none.
+    let of = |kind, frames| PageLoad::with_system(SMALL, kind, 1, frames).is_some();
+    let most =
+        |low: u64| SMALL.frames * 95 / 100 - (SMALL.frames * low).div_ceil(100) - SMALL.frames / 10;
+    for (kind, low) in [(LoadKind::Light, 10), (LoadKind::Medium, 30), (LoadKind::Filled, 10)] {
+        assert!(of(kind, most(low)) && !of(kind, most(low) + 1), "{kind:?}");
+        assert!(!of(kind, u64::MAX), "{kind:?}");
     }
 }
 

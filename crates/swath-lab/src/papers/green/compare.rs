@@ -70,21 +70,32 @@ pub(crate) fn compare(
     let designs = plan.designs.of(run.quick).to_vec();
     let repeats = plan.repeats.of(run.quick).get();
     let (about, daemon) = (&plan.about, &plan.daemon);
+    // Repeats outermost: a run that is stopped has all designs of the first ones in its journal.
     let mut trials = Vec::new();
-    for &load in &loads {
-        for &design in &designs {
-            trials.extend((0..repeats).map(|repeat| Trial { about, daemon, load, design, repeat }));
+    for repeat in 0..repeats {
+        for &load in &loads {
+            trials.extend(designs.iter().map(|&design| Trial {
+                about,
+                daemon,
+                load,
+                design,
+                repeat,
+            }));
         }
     }
     let one = |trial: &Trial<'_>| {
         run.shared.get_or_measure(&trial.key(run.quick), || track(trial, run, None))
     };
-    let mut tracks = run.points(about, &trials, one)?.into_iter();
+    let points = loads.len() * designs.len();
+    let mut tracks: Vec<Vec<Track>> = (0..points).map(|_| Vec::new()).collect();
+    for (nth, track) in run.points(about, &trials, one)?.into_iter().enumerate() {
+        tracks[nth % points].push(track);
+    }
+    let mut tracks = tracks.into_iter();
     let mut grid = Grid::new(&[MACHINE, LOAD, INTERLEAVING, BANK, DESIGN], plan_seeds(repeats));
     let (mut courses, mut first) = (Vec::new(), Vec::new());
     for load in &loads {
-        let of_design = |_: &Design| tracks.by_ref().take(plan_seeds(repeats)).collect();
-        let of_load: Vec<Vec<Track>> = designs.iter().map(of_design).collect();
+        let of_load: Vec<Vec<Track>> = tracks.by_ref().take(designs.len()).collect();
         let baseline = designs.iter().position(|design| *design == LINUX);
         let mut course = Grid::new(&[DESIGN, MINUTES], plan_seeds(repeats));
         for (design, tracks) in designs.iter().zip(&of_load) {

@@ -31,12 +31,12 @@ const STEADY: Design = Design::steady(AllocatorName::AdaptivePacked);
 const LINUX: [Design; 2] =
     [Design::migrating(AllocatorName::Linux), Design::migrating(AllocatorName::LinuxMovable)];
 
-/// The daemon's settings that were chosen after results were seen.
-pub(crate) const FITTED: &str = "daemon.reserve_frames and daemon.budget_frames";
+/// The settings that were chosen after results were seen.
+pub(crate) const FITTED: &str = "daemon.reserve_frames, daemon.budget_frames and runs.system_mib";
 
 /// The same with hysteresis.
 pub(crate) const FITTED_STEADY: &str =
-    "daemon.reserve_frames, daemon.budget_frames and daemon.settle_ms";
+    "daemon.reserve_frames, daemon.budget_frames, daemon.settle_ms and runs.system_mib";
 
 impl Study for Power {
     const KIND: &'static str = "green-power";

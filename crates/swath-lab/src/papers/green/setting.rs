@@ -11,7 +11,7 @@ use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::{
     DaemonConfig, Interleaved, MachineName, SUB_ARRAY_GROUPS,
 };
-use crate::papers::green::pages::load::LoadKind;
+use crate::papers::green::pages::load::{LoadKind, PageLoad};
 use crate::study::bounds::{Bounded, Distinct, Forms, Repeats};
 use crate::study::plan::{Head, Refused, require};
 
@@ -177,9 +177,11 @@ pub struct LoadRun {
     pub interleaving: Interleaved,
     /// The size of a bank: a power of two; the paper's where all are interleaved, whose groups of
     /// sub-arrays have their own.
-
     #[serde(default = "bank_mib")]
     pub bank_mib: Bounded<8, 1024>,
+    /// MiB that the system has in use beside the load's applications.
+    #[serde(default = "system_mib")]
+    pub system_mib: Bounded<0, 65_536>,
     /// Simulated minutes, the first of them boot; 0 leaves the run out.
     pub minutes: Forms<Minutes>,
 }
@@ -187,6 +189,14 @@ pub struct LoadRun {
 /// The paper's bank.
 const fn bank_mib() -> Bounded<8, 1024> {
     match Bounded::new(PAPER_BANK_MIB) {
+        Some(mib) => mib,
+        None => unreachable!(),
+    }
+}
+
+/// A footprint that is all that is in use.
+const fn system_mib() -> Bounded<0, 65_536> {
+    match Bounded::new(0) {
         Some(mib) => mib,
         None => unreachable!(),
     }
@@ -225,10 +235,19 @@ impl LoadRun {
         require(mib.is_power_of_two(), &format!("{key}.bank_mib"), || {
             format!("{mib} is not a power of two")
         })?;
+        let load = PageLoad::with_system(self.machine.load(), self.load.kind(), 0, self.system());
+        require(load.is_some(), &format!("{key}.system_mib"), || {
+            format!("{} leaves the load less than a tenth of memory", self.system_mib)
+        })?;
         let is_used = self.interleaving != Interleaved::All || mib == PAPER_BANK_MIB;
         require(is_used, &format!("{key}.bank_mib"), || {
             format!("{mib} says nothing where all banks are interleaved")
         })
+    }
+
+    /// Frames that the system has in use.
+    pub fn system(&self) -> u64 {
+        self.system_mib.get() << 8
     }
 
     /// Simulated minutes of this form.

@@ -159,12 +159,13 @@ impl Trial<'_> {
     pub(crate) fn key(&self, quick: bool) -> String {
         let Self { about, daemon, load, design, repeat } = self;
         // The other form's minutes make no difference; what else a row gets does, and stands here.
-        let LoadRun { machine, load: name, interleaving, bank_mib: _, minutes: _ } = load;
+        let LoadRun { machine, load: name, interleaving, bank_mib: _, system_mib, minutes: _ } =
+            load;
         let (minutes, seed) = (load.minutes(quick), load_seed(about.seed, *repeat));
         let daemon = daemon.config(design.migration);
         // What is powered as one says all of interleaving but for the daemon's pace.
         let unit = (load.unit_bytes(), *interleaving == Interleaved::None);
-        format!("{machine:?} {name:?} {unit:?} {minutes} {design:?} {daemon:?} {seed}")
+        format!("{machine:?} {name:?} {system_mib} {unit:?} {minutes} {design:?} {daemon:?} {seed}")
     }
 }
 
@@ -186,7 +187,7 @@ pub(crate) fn track(
         None => (BOOT_US, load_us),
     };
     let seed = load_seed(about.seed, repeat);
-    let load = PageLoad::new(row.machine.load(), row.load.kind(), seed);
+    let load = PageLoad::with_system(row.machine.load(), row.load.kind(), seed, row.system());
     let load = load.ok_or_else(|| fault("a machine that is no load's".to_owned()))?;
     // Handles of the load follow those of the tail.
     let mut requests = AgedRecording::new(load, load_us, tail.map_or(&[], |tail| tail.ops));

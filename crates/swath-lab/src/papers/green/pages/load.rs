@@ -10,11 +10,16 @@
 //! for that: its page cache fills memory up to 95% again and again, as a kernel
 //! lets it, and is dropped.
 //!
-//! With F frames, C processors, footprint bounds l and h, u uniform in [0, 1):
+//! The paper's footprint is that "of all applications". What else is in use, a kernel's own memory,
+//! a desktop and its daemons, is **the system's** frames, which come on top of both bounds, up to
+//! [95%](FILLED_PERCENT) of memory.
+//!
+//! With F frames, S of them the system's, C processors, footprint bounds l and h with S / F in
+//! them, u uniform in [0, 1):
 //!
 //! | part | formula |
 //! |---|---|
-//! | boot, the first [`BOOT_US`] | unmovable slabs of F/64 frames; C + 8 long-lived processes of F (l - 1/40) / 2 frames together; the rest of F (l + 1/50) page cache |
+//! | boot, the first [`BOOT_US`] | unmovable slabs of F/64 frames; C + 8 long-lived processes of S + (F (l - 1/40) - S) / 2 frames together; the rest of F (l + 1/50) page cache |
 //! | target footprint | straight lines through valley, peak, valley, …, (15 + 10 u) minutes long; peak h - g - (h - l) (u / 2)^2, valley l + g + (h - l) (u / 2)^2 with a guard g = 1/50; the first of each has u = 0 |
 //! | below the target | 3/5 of what is missing goes to workers, 2/5 to page cache, at most F/400 frames in a tick of 100 ms |
 //! | worker | a process of (1 + 7 u) F/128 frames; when the footprint is above the target by half of one, a random one exits, all at once |
@@ -70,6 +75,9 @@ const LASTING_LIFE_US: u64 = 600 * SECOND_US;
 /// 512 / (512 + 1195) is 3/10 of the frames.
 const HUGE_STEPS: u32 = 1196;
 
+/// The most of a machine's frames that a load has in use, in percent.
+pub const FILLED_PERCENT: u64 = 95;
+
 /// A machine that the load runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoadMachine {
@@ -112,7 +120,7 @@ impl LoadKind {
         match self {
             Self::Light => (10, 50),
             Self::Medium => (30, 80),
-            Self::Filled => (10, 95),
+            Self::Filled => (10, FILLED_PERCENT),
         }
     }
 }
@@ -126,7 +134,9 @@ pub struct PageLoad {
     machine: LoadMachine,
     kind: LoadKind,
     random: Pcg64Mcg,
-    /// Bounds in frames.
+    /// Frames of the system's processes.
+    system: u64,
+    /// Bounds in frames, the system's in them.
     low: u64,
     high: u64,
     used: u64,
@@ -154,22 +164,40 @@ pub struct PageLoad {
 }
 
 impl PageLoad {
-    /// A load from boot on. `None` for a machine out of its limits: frames
-    /// below 2^16 or above 2^30, or no node or processor.
+    /// A load from boot on, whose footprint is all that is in use. `None` for a machine out of its
+    /// limits: frames below 2^16 or above 2^30, or no node or processor.
     pub fn new(machine: LoadMachine, kind: LoadKind, seed: u64) -> Option<Self> {
+        Self::with_system(machine, kind, seed, 0)
+    }
+
+    /// A load beside so many frames of the system's own. `None` for a machine out of its limits,
+    /// as of [`new`](Self::new), or one of which a system as large leaves the load less than a
+    /// tenth.
+    pub fn with_system(
+        machine: LoadMachine,
+        kind: LoadKind,
+        seed: u64,
+        system: u64,
+    ) -> Option<Self> {
         let sized = (1 << 16..=1 << 30).contains(&machine.frames);
         if !sized || machine.nodes == 0 || machine.cpus == 0 {
             return None;
         }
         let (low, high) = kind.bounds_percent();
         let guard = machine.frames / 50;
-        let low = (machine.frames * low).div_ceil(100);
+        let low = (machine.frames * low).div_ceil(100).checked_add(system)?;
+        let high = (machine.frames * high / 100).checked_add(system)?;
+        let high = high.min(machine.frames * FILLED_PERCENT / 100);
+        if low.checked_add(machine.frames / 10)? > high {
+            return None;
+        }
         Some(Self {
             machine,
             kind,
             random: Pcg64Mcg::seed_from_u64(seed),
+            system,
             low,
-            high: machine.frames * high / 100,
+            high,
             used: 0,
             handles: Handles::default(),
             runs: Vec::new(),
@@ -478,7 +506,8 @@ impl PageLoad {
         let slabs = share(frames / SLAB_SHARE);
         let all = share(self.leg[1].1);
         let count = u64::from(self.machine.cpus) + 8;
-        let want = self.low.saturating_sub(frames / 40) / 2 / count;
+        let applications = (self.low - self.system).saturating_sub(frames / 40) / 2;
+        let want = (self.system + applications) / count;
         let grown = share(want);
         if self.tick_us == 0 {
             for _ in 0..count {
