@@ -26,8 +26,14 @@ const PLANS: [(&str, &[(&str, &str)]); 5] = [
         "green-power",
         &[
             ("quick = 3 }", "quick = 2 }"),
-            ("minutes = { full = 180, quick = 40 }", "minutes = { full = 180, quick = 0 }"),
-            ("minutes = { full = 240, quick = 40 }", "minutes = { full = 240, quick = 3 }"),
+            (
+                "light\"\nminutes = { full = 90, quick = 40 }",
+                "light\"\nminutes = { full = 90, quick = 0 }",
+            ),
+            (
+                "medium\"\nminutes = { full = 90, quick = 40 }",
+                "medium\"\nminutes = { full = 90, quick = 3 }",
+            ),
         ],
     ),
     (

@@ -153,14 +153,30 @@ fn system(mut arguments: impl Iterator<Item = String>) {
     }
 }
 
+/// Prints the first seeds, a line each, of which a run of the system has so many arcs.
+fn seeds(mut arguments: impl Iterator<Item = String>) {
+    let count = number(arguments.next(), 5, "seeds");
+    let actions = number(arguments.next(), 1_000_000, "actions");
+    let arcs = number(arguments.next(), 3, "arcs");
+    let all = 1..=1000 * count;
+    let chosen = all.filter(|&seed| workload::arcs(actions, SIZE_BYTES_MAX, seed) == Some(arcs));
+    let found = chosen.take(count as usize).inspect(|seed| println!("{seed}")).count();
+    if found < count as usize {
+        eprintln!("{found} of the first {} seeds have {arcs} arcs", 1000 * count);
+        std::process::exit(1)
+    }
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some("units") => units(arguments),
         Some("system") => system(arguments),
+        Some("seeds") => seeds(arguments),
         _ => {
             eprintln!(
-                "swath-cosim units [ACCESSES [SEED]], or swath-cosim system PROGRAM [ACTIONS [SEED]]"
+                "swath-cosim units [ACCESSES [SEED]], swath-cosim system PROGRAM [ACTIONS [SEED]], or swath-cosim seeds \
+                 [COUNT [ACTIONS [ARCS]]]"
             );
             std::process::exit(2)
         }

@@ -80,8 +80,65 @@ enum Command {
     Check,
 }
 
-/// The workstation of the paper: 10% allocations, 10% releases, 40% reads, 40% writes; size, allocation and byte
-/// at random, all with the same chance.
+/// A random action on the allocations that there are.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Allocate { size_bytes: u32 },
+    Free { index: usize },
+    Read { index: usize, offset: u32 },
+    Write { index: usize, offset: u32, value: u8 },
+}
+
+impl Action {
+    /// Draws one: 10% allocations, 10% releases, 40% reads, 40% writes; size, allocation and byte with the same chance
+    /// each. There are `count` allocations, of these sizes; if there is none, the action is an allocation.
+    fn draw(
+        random: &mut Random,
+        size_bytes_max: u32,
+        count: usize,
+        size: impl Fn(usize) -> u32,
+    ) -> Self {
+        let tenth = random.below(10);
+        if tenth == 0 || count == 0 {
+            return Self::Allocate { size_bytes: 1 + random.below(size_bytes_max.into()) as u32 };
+        }
+        let index = random.index(count);
+        if tenth == 1 {
+            return Self::Free { index };
+        }
+        let offset = random.below(size(index).into()) as u32;
+        match tenth < 6 {
+            true => Self::Read { index, offset },
+            false => Self::Write { index, offset, value: random.below(256) as u8 },
+        }
+    }
+}
+
+/// The arcs of the footprint of a run in which every allocation finds room: the times that all is free again after at
+/// least half as much was allocated as there ever is. None if the last one is not ended so.
+pub fn arcs(actions: u64, size_bytes_max: u32, seed: u64) -> Option<u64> {
+    let mut random = Random::new(seed);
+    let (mut sizes, mut counts) = (Vec::new(), Vec::new());
+    for _ in 0..actions {
+        match Action::draw(&mut random, size_bytes_max, sizes.len(), |index| sizes[index]) {
+            Action::Allocate { size_bytes } => sizes.push(size_bytes),
+            Action::Free { index } => drop(sizes.swap_remove(index)),
+            Action::Read { .. } | Action::Write { .. } => {}
+        }
+        counts.push(sizes.len());
+    }
+    let half = counts.iter().max().map_or(1, |most| most.div_ceil(2));
+    let (mut arcs, mut is_high) = (0, false);
+    for count in counts {
+        is_high |= count >= half;
+        if is_high && count == 0 {
+            (arcs, is_high) = (arcs + 1, false);
+        }
+    }
+    (!is_high).then_some(arcs)
+}
+
+/// The workstation of the paper.
 pub struct Workload {
     random: Random,
     actions: u64,
@@ -162,22 +219,16 @@ impl Workload {
             return if self.checked { Command::End } else { Command::Check };
         }
         self.done += 1;
-        let tenth = self.random.below(10);
-        if tenth == 0 || self.live.is_empty() {
-            return Command::Allocate {
-                size_bytes: 1 + self.random.below(self.size_bytes_max.into()) as u32,
-            };
-        }
-        let index = self.random.index(self.live.len());
-        if tenth == 1 {
-            let others = self.live.iter().enumerate().filter(|&(other, _)| other != index);
-            let last = others.map(|(_, live)| live).max_by_key(|live| live.at);
-            return Command::Free { index, end: last.map_or(1, |last| last.end.min(END_MAX)) };
-        }
-        let offset = self.random.below(self.live[index].size_bytes.into()) as u32;
-        match tenth < 6 {
-            true => Command::Read { index, offset },
-            false => Command::Write { index, offset, value: self.random.below(256) as u8 },
+        let (count, size) = (self.live.len(), |index: usize| self.live[index].size_bytes);
+        match Action::draw(&mut self.random, self.size_bytes_max, count, size) {
+            Action::Allocate { size_bytes } => Command::Allocate { size_bytes },
+            Action::Free { index } => {
+                let others = self.live.iter().enumerate().filter(|&(other, _)| other != index);
+                let last = others.map(|(_, live)| live).max_by_key(|live| live.at);
+                Command::Free { index, end: last.map_or(1, |last| last.end.min(END_MAX)) }
+            }
+            Action::Read { index, offset } => Command::Read { index, offset },
+            Action::Write { index, offset, value } => Command::Write { index, offset, value },
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) const PAPER_PAGES: [f64; 2] = [2_971.0, 180_132.0];
 const PAPER_ARCS: u64 = 3;
 
 /// What was chosen after the paper's figures were known.
-const FITTED_RUNS: &str = "synthetic.size_bytes_max: the power of two whose conventional footprint comes nearest to the \
+pub(crate) const FITTED_RUNS: &str = "synthetic.size_bytes_max: the power of two whose conventional footprint comes nearest to the \
                            paper's, which gives no sizes; that runs have the three arcs of Fig. 7b";
 
 /// Pages mapped over time.
