@@ -158,11 +158,12 @@ fn seeds(mut arguments: impl Iterator<Item = String>) {
     let count = number(arguments.next(), 5, "seeds");
     let actions = number(arguments.next(), 1_000_000, "actions");
     let arcs = number(arguments.next(), 3, "arcs");
-    let all = 1..=1000 * count;
-    let chosen = all.filter(|&seed| workload::arcs(actions, SIZE_BYTES_MAX, seed) == Some(arcs));
+    let last = count.saturating_mul(1000);
+    let chosen =
+        (1..=last).filter(|&seed| workload::arcs(actions, SIZE_BYTES_MAX, seed) == Some(arcs));
     let found = chosen.take(count as usize).inspect(|seed| println!("{seed}")).count();
     if found < count as usize {
-        eprintln!("{found} of the first {} seeds have {arcs} arcs", 1000 * count);
+        eprintln!("{found} of the first {last} seeds have {arcs} arcs");
         std::process::exit(1)
     }
 }

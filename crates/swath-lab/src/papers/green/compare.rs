@@ -295,11 +295,14 @@ pub(crate) fn of_design(
 
 /// Facts that a reader must know of every such study.
 pub(crate) fn notes(plan: &GreenPlan, run: &Run<'_>) -> Vec<String> {
-    let rows: Vec<String> = plan
-        .runs(run.quick)
-        .iter()
-        .map(|row| format!("{} for {} minutes", row.title(), row.minutes(run.quick)))
-        .collect();
+    let named = |row: &LoadRun| {
+        let system = match row.system_mib.get() {
+            0 => String::new(),
+            mib => format!(", beside {mib} MiB of the system's"),
+        };
+        format!("{} for {} minutes{system}", row.title(), row.minutes(run.quick))
+    };
+    let rows: Vec<String> = plan.runs(run.quick).iter().map(named).collect();
     let repeats = plan.repeats.of(run.quick);
     let mut notes = vec![format!(
         "Synthetic load, in simulated time, each with {repeats} seeds: {}. The first minute is boot \

@@ -188,18 +188,12 @@ pub struct LoadRun {
 
 /// The paper's bank.
 const fn bank_mib() -> Bounded<8, 1024> {
-    match Bounded::new(PAPER_BANK_MIB) {
-        Some(mib) => mib,
-        None => unreachable!(),
-    }
+    const { Bounded::new(PAPER_BANK_MIB).unwrap() }
 }
 
 /// A footprint that is all that is in use.
 const fn system_mib() -> Bounded<0, 65_536> {
-    match Bounded::new(0) {
-        Some(mib) => mib,
-        None => unreachable!(),
-    }
+    const { Bounded::new(0).unwrap() }
 }
 
 /// MiB of the paper's bank (section IV).
