@@ -113,7 +113,7 @@ fn a_wrong_plan_names_the_key() {
         ("interval_ms = 1000", "interval_ms = 0", "interval_ms"),
         ("budget_frames = 4096", "budget_frames = 0", "budget_frames"),
         ("occupied_permille_max = 900", "occupied_permille_max = 1001", "occupied_permille_max"),
-        ("reserve_frames = 16384", "reserve_frames = 99999999", "reserve_frames"),
+        ("reserve_frames = 4096", "reserve_frames = 99999999", "reserve_frames"),
         ("retry_ms = 30000", "retries = 3", "retries"),
     ] {
         let error = plan("green-power", &[(from, to)]).err().unwrap_or_default();

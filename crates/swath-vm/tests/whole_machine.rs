@@ -287,8 +287,8 @@ impl<Z: ZoneAllocator, B: MovableBanks> MovableBanks for Meddled<'_, Z, B> {
     fn room_frames(&self, bank: usize) -> u64 {
         self.banks.room_frames(bank)
     }
-    fn used_frames(&self) -> u64 {
-        self.banks.used_frames()
+    fn resting_banks(&self) -> usize {
+        self.banks.resting_banks()
     }
     fn isolate(&mut self, bank: usize) -> bool {
         self.banks.isolate(bank)

@@ -49,8 +49,8 @@ pub(crate) struct GreenArgs {
     /// From one block to the next.
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..1 << 32))]
     interval: u64,
-    /// For so long the most memory in use is remembered, and room for it stays free.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..1 << 32))]
+    /// After a block came online because memory ran low, none goes offline for so long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..1 << 32))]
     settle: u64,
     /// A block that takes longer to empty stays online.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..1 << 32))]

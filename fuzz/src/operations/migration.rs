@@ -118,9 +118,9 @@ impl MovableBanks for Banks<'_> {
         others.map(|other| BANK - world.used(other)).sum()
     }
 
-    fn used_frames(&self) -> u64 {
+    fn resting_banks(&self) -> usize {
         let world = self.0.borrow();
-        (0..BANKS).map(|bank| world.used(bank)).sum()
+        (0..BANKS).filter(|&bank| !world.isolated[bank] && world.used(bank) == 0).count()
     }
 
     fn isolate(&mut self, bank: usize) -> bool {

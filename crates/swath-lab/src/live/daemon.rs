@@ -267,6 +267,7 @@ struct Banks<'a, M> {
     frames: OnlineFrames,
     /// None of them while nothing could be taken offline.
     blocks: Vec<BlockUse>,
+    offline_blocks: usize,
     offline_frames: u64,
     refusals: &'a BTreeMap<u64, (u32, u64)>,
     now_ns: u64,
@@ -303,8 +304,8 @@ impl<M: Machine> MovableBanks for Banks<'_, M> {
         self.frames.free.saturating_sub(own.map_or(0, |block| block.free))
     }
 
-    fn used_frames(&self) -> u64 {
-        self.frames.total.saturating_sub(self.frames.free)
+    fn resting_banks(&self) -> usize {
+        self.offline_blocks
     }
 
     fn isolate(&mut self, bank: usize) -> bool {
@@ -414,6 +415,7 @@ impl State {
                     blocks: if may_suffice { machine.blocks()? } else { Vec::new() },
                     machine,
                     settings,
+                    offline_blocks: self.offline.len(),
                     offline_frames: offline,
                     refusals: &self.refusals,
                     now_ns: now,

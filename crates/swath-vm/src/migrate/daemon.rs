@@ -11,7 +11,7 @@
 //! names ([`begin`](Daemon::begin)).
 //!
 //! ```text
-//!          interval over, quiet, a candidate
+//!        interval over, settled, a candidate
 //!   WAITING ------------------------------> MOVING bank b
 //!      ^                                      | each step: next allocated block of b
 //!      |   b is empty: rejoin -> offline      |   take a target elsewhere
@@ -27,11 +27,11 @@
 //! [`reserve_frames`](MigrationConfig::reserve_frames) besides, or its frames would only
 //! open another bank.
 //!
-//! **Hysteresis.** Memory whose use goes up and down within seconds would open a bank
-//! with each rise and have it emptied after each fall. So the daemon remembers the most
-//! frames in use within the last [`settle_ns`](MigrationConfig::settle_ns), and the rest of the
-//! pool must have room for the rise back to that, too. It is counted from one step to the next, in
-//! [`PEAKS`] parts of that time, of which the oldest is forgotten as a whole.
+//! **Hysteresis.** Memory whose use goes up and down within seconds opens a bank with each rise,
+//! and would have it emptied after each fall; so does a large block for which the pool has frames
+//! enough but none together. So the daemon begins with no bank for
+//! [`settle_ns`](MigrationConfig::settle_ns) after one was opened, which it sees at its steps: fewer
+//! banks rest than at the one before.
 //!
 //! **Blocks move whole** while there is a target for them, so that a superpage
 //! stays one. Where there is none, the owner is asked to split the block, and
@@ -73,9 +73,9 @@ pub trait MovableBanks {
     /// moved out of it.
     fn room_frames(&self, bank: usize) -> u64;
 
-    /// Counts the frames in use whose number goes up when banks are opened: what the daemon's
-    /// hysteresis remembers the most of. Asked at each step if there is any.
-    fn used_frames(&self) -> u64;
+    /// Counts the banks that rest or are offline: fewer than at the step before mean that one was
+    /// opened. Asked at each step of a daemon with hysteresis.
+    fn resting_banks(&self) -> usize;
 
     /// Isolates the bank: its free frames are no longer handed out, nor are those
     /// freed from now on. Returns true if that could be done.
@@ -149,7 +149,7 @@ pub struct MigrationConfig {
     pub occupied_permille_max: u32,
     /// Free frames that must remain in the pool when all has moved.
     pub reserve_frames: u64,
-    /// Nanoseconds for which the most frames in use are remembered; 0 for no hysteresis.
+    /// Nanoseconds after a bank was opened in which none is begun with; 0 for no hysteresis.
     pub settle_ns: u64,
 }
 
@@ -197,7 +197,7 @@ pub struct MigrationStatistics {
 pub enum MigrationStep {
     /// Nothing to do before this time, unless memory is released in bulk.
     Wait {
-        /// Time of the next scan.
+        /// Time of the next scan, if no bank is opened until then.
         until_ns: u64,
     },
     /// The budget is used up; the bank is not empty yet.
@@ -251,47 +251,6 @@ pub const AVOIDED_MAX: usize = 8;
 /// No bank: bank 0 would take each such place when it fails, beside its own.
 const NO_BANK: usize = usize::MAX;
 
-/// The parts of [`settle_ns`](MigrationConfig::settle_ns) of which each has its own maximum.
-pub const PEAKS: usize = 8;
-
-/// The most frames in use over a time that goes along.
-///
-/// Invariant: `most[nth % PEAKS]` is the most that was noted in part `nth` of time, for the
-/// [`PEAKS`] parts up to `part`; 0 where nothing was.
-#[derive(Clone, Copy, Debug)]
-struct Peaks {
-    part_ns: u64,
-    part: u64,
-    most: [u64; PEAKS],
-}
-
-impl Peaks {
-    const fn new(settle_ns: u64) -> Self {
-        Self { part_ns: settle_ns.div_ceil(PEAKS as u64), part: 0, most: [0; PEAKS] }
-    }
-
-    /// Returns true if anything is to be noted.
-    const fn remembers(&self) -> bool {
-        self.part_ns > 0
-    }
-
-    /// Notes the frames in use at a time. Time that runs backwards counts as the part before.
-    fn note(&mut self, now_ns: u64, used_frames: u64) {
-        let part = (now_ns / self.part_ns).max(self.part);
-        for forgotten in (self.part..part).take(PEAKS) {
-            self.most[((forgotten + 1) % PEAKS as u64) as usize] = 0;
-        }
-        self.part = part;
-        let most = &mut self.most[(part % PEAKS as u64) as usize];
-        *most = used_frames.max(*most);
-    }
-
-    /// The most of the time that is remembered.
-    fn most(&self) -> u64 {
-        self.most.iter().copied().fold(0, u64::max)
-    }
-}
-
 /// The outcome for one block.
 enum Moved {
     /// It is elsewhere.
@@ -312,7 +271,10 @@ pub struct Daemon {
     state: State,
     /// Banks that failed, and until when each is left alone; [`NO_BANK`] where none is remembered.
     avoided: [(usize, u64); AVOIDED_MAX],
-    peaks: Peaks,
+    /// The banks that rested at the last step.
+    resting_banks: usize,
+    /// The time before which no bank is begun with, as one was opened.
+    settled_ns: u64,
     statistics: MigrationStatistics,
 }
 
@@ -323,7 +285,8 @@ impl Daemon {
             config,
             state: State::Waiting { until_ns: 0 },
             avoided: [(NO_BANK, 0); AVOIDED_MAX],
-            peaks: Peaks::new(config.settle_ns),
+            resting_banks: 0,
+            settled_ns: 0,
             statistics: MigrationStatistics {
                 scans: 0,
                 emptied_banks: 0,
@@ -350,8 +313,8 @@ impl Daemon {
         }
     }
 
-    /// Makes the next step scan without waiting: much memory was freed at once (a
-    /// process has exited, a cache was dropped). The triggers of Panwar and Gopinath
+    /// Makes the next step scan without waiting for the interval's end: much memory was freed at once
+    /// (a process has exited, a cache was dropped). The triggers of Panwar and Gopinath
     /// come down to this call; calling it often costs a scan each time.
     pub const fn wake(&mut self) {
         if let State::Waiting { until_ns } = &mut self.state {
@@ -391,10 +354,14 @@ impl Daemon {
         banks: &mut B,
         owners: &mut O,
     ) -> MigrationStep {
-        if self.peaks.remembers() {
-            self.peaks.note(now_ns, banks.used_frames());
+        if self.config.settle_ns > 0 {
+            let before = core::mem::replace(&mut self.resting_banks, banks.resting_banks());
+            if self.resting_banks < before {
+                self.settled_ns = self.settled_ns.max(now_ns.saturating_add(self.config.settle_ns));
+            }
         }
         if let State::Waiting { until_ns } = self.state {
+            let until_ns = until_ns.max(self.settled_ns);
             if now_ns < until_ns {
                 return MigrationStep::Wait { until_ns };
             }
@@ -454,11 +421,7 @@ impl Daemon {
         })?;
         let BankCandidate { bank, frames, occupied_frames } = candidate;
         let limit = u128::from(frames.count) * u128::from(self.config.occupied_permille_max);
-        let mut needed = occupied_frames.saturating_add(self.config.reserve_frames);
-        if self.peaks.remembers() {
-            let fallen = self.peaks.most().saturating_sub(banks.used_frames());
-            needed = needed.saturating_add(fallen);
-        }
+        let needed = occupied_frames.saturating_add(self.config.reserve_frames);
         let worth =
             u128::from(occupied_frames) * 1000 <= limit && banks.room_frames(bank) >= needed;
         (worth && banks.isolate(bank)).then_some(candidate)
@@ -534,35 +497,4 @@ fn move_block<B: MovableBanks, O: Owners>(
 /// Returns the frame after a block.
 fn after(start: Pfn, order: Order) -> Pfn {
     start + order.frames()
-}
-
-#[cfg(test)]
-mod tests {
-    extern crate std;
-    use std::vec::Vec;
-
-    use super::*;
-
-    /// Beside a list of all that was noted, at times that stand still, go on and jump.
-    #[test]
-    fn peaks_are_the_most_of_the_parts_remembered() {
-        for (settle_ns, seed) in [(1, 1_u64), (8, 2), (9, 3), (100, 4), (12_345, 5)] {
-            let (mut peaks, mut noted) = (Peaks::new(settle_ns), Vec::new());
-            let (mut now_ns, mut random) = (0, seed);
-            for _ in 0..2000 {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
-                now_ns += match random >> 60 {
-                    0..4 => 0,
-                    4..15 => (random >> 32) % settle_ns.div_ceil(3),
-                    _ => (random >> 32) % (3 * settle_ns),
-                };
-                let used = random >> 40 & 0xff;
-                peaks.note(now_ns, used);
-                let part = now_ns / settle_ns.div_ceil(PEAKS as u64);
-                noted.push((part, used));
-                let of = |&(then, used): &(u64, u64)| (then + PEAKS as u64 > part).then_some(used);
-                assert_eq!(Some(peaks.most()), noted.iter().filter_map(of).max(), "seed {seed}");
-            }
-        }
-    }
 }

@@ -12,7 +12,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::migrate::daemon::{
     AVOIDED_MAX, BankCandidate, Daemon, GiveUpCause, MigrationConfig, MigrationStatistics,
-    MigrationStep, MovableBanks, Owners, PEAKS, Stuck,
+    MigrationStep, MovableBanks, Owners, Stuck,
 };
 
 const BANK: u64 = 16;
@@ -98,8 +98,9 @@ impl MovableBanks for &RefCell<World> {
         others.map(|other| BANK - world.used(other)).sum()
     }
 
-    fn used_frames(&self) -> u64 {
-        self.borrow().blocks.values().map(|(order, _)| order.frames()).sum()
+    fn resting_banks(&self) -> usize {
+        let world = self.borrow();
+        (0..BANKS).filter(|&bank| world.used(bank) == 0 && !world.isolated[bank]).count()
     }
 
     fn isolate(&mut self, bank: usize) -> bool {
@@ -194,8 +195,8 @@ struct PlainDaemon {
     moving: Option<(usize, u64, u64)>,
     /// Banks that failed, and until when each is left alone.
     failed: Vec<(usize, u64)>,
-    /// Parts of time, and the frames in use.
-    noted: Vec<(u64, u64)>,
+    /// When each step was, and how many banks rested.
+    noted: Vec<(u64, usize)>,
     statistics: MigrationStatistics,
 }
 
@@ -211,11 +212,10 @@ impl PlainDaemon {
         self.until_ns = now_ns.saturating_add(self.config.interval_ns);
     }
 
-    /// The most that was in use in the parts of time that count.
-    fn peak(&self) -> u64 {
-        let last = self.noted.iter().map(|noted| noted.0).max().unwrap_or(0);
-        let counts = self.noted.iter().filter(|(part, _)| part + PEAKS as u64 > last);
-        counts.map(|noted| noted.1).max().unwrap_or(0)
+    /// The end of the time in which nothing is begun with, by each bank that was opened.
+    fn settled_ns(&self) -> u64 {
+        let pairs = self.noted.windows(2).filter(|pair| pair[1].1 < pair[0].1);
+        pairs.map(|pair| pair[1].0.saturating_add(self.config.settle_ns)).max().unwrap_or(0)
     }
 
     fn candidate(&self, now_ns: u64, mut banks: &RefCell<World>) -> Option<usize> {
@@ -224,23 +224,20 @@ impl PlainDaemon {
         let candidate = banks.candidate(&avoided)?;
         let BankCandidate { bank, frames, occupied_frames } = candidate;
         let permille = occupied_frames as f64 * 1000.0 / frames.count as f64;
-        let used = banks.used_frames();
-        let rise = if self.config.settle_ns > 0 { self.peak().saturating_sub(used) } else { 0 };
         let needed = u128::from(occupied_frames) + u128::from(self.config.reserve_frames);
-        let has_room = u128::from(banks.room_frames(bank)) >= needed + u128::from(rise);
+        let has_room = u128::from(banks.room_frames(bank)) >= needed;
         let may = permille <= f64::from(self.config.occupied_permille_max) && has_room;
         (may && banks.isolate(bank)).then_some(bank)
     }
 
     fn step(&mut self, now_ns: u64, budget: u64, mut world: &RefCell<World>) -> MigrationStep {
         if self.config.settle_ns > 0 {
-            let part = now_ns / self.config.settle_ns.div_ceil(PEAKS as u64);
-            let latest = self.noted.last().map_or(0, |noted| noted.0);
-            self.noted.push((part.max(latest), world.used_frames()));
+            self.noted.push((now_ns, world.resting_banks()));
         }
         if self.moving.is_none() {
-            if now_ns < self.until_ns {
-                return MigrationStep::Wait { until_ns: self.until_ns };
+            let until_ns = self.until_ns.max(self.settled_ns());
+            if now_ns < until_ns {
+                return MigrationStep::Wait { until_ns };
             }
             self.statistics.scans += 1;
             let Some(bank) = self.candidate(now_ns, world) else {

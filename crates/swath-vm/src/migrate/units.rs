@@ -152,9 +152,9 @@ where
 /// The banks of a node, whose zones are emptied as one, or of one zone. Banks that cross zones
 /// or have holes stay as they are.
 ///
-/// What a zone of its own is worth: requests go to a node's highest zone as long as a bank of it
-/// can be opened, whatever room a lower zone has. Emptied as one, the highest zone's banks
-/// are opened again by the next requests, and hysteresis cannot see it.
+/// Requests go to a node's highest zone as long as a bank of it can be opened, whatever room a lower
+/// zone has. So where a node's zones are emptied as one, banks of the highest are opened again by the
+/// next requests, and hysteresis is what keeps that rare.
 #[derive(Debug)]
 pub struct NodeBanks<'m, Zs, Ls, W> {
     machine: &'m RefCell<Machine<Zs, Ls, W>>,
@@ -200,7 +200,10 @@ where
     /// Returns true if a bank of the machine is wholly free and rests or is offline, so
     /// that its power can be taken until it is opened. O(1).
     pub fn is_offline(&self, bank: usize) -> bool {
-        let machine = self.machine.borrow();
+        Self::is_offline_in(&self.machine.borrow(), bank)
+    }
+
+    fn is_offline_in(machine: &Machine<Zs, Ls, W>, bank: usize) -> bool {
         let Some(state) = machine.bank_state(bank) else { return false };
         let rests = |frame| {
             let zone = machine.layout().zone_of(frame).and_then(|zone| machine.zones().get(zone));
@@ -262,13 +265,15 @@ where
         room.saturating_sub(own)
     }
 
-    fn used_frames(&self) -> u64 {
+    fn resting_banks(&self) -> usize {
         let machine = self.machine.borrow();
-        let banks = (0..machine.layout().banks()).filter_map(|bank| {
-            let zone = machine.layout().zone_of(machine.layout().bank(bank)?.start)?;
-            machine.bank_state(bank).filter(|_| self.has(&machine, zone))
-        });
-        banks.map(|state| state.movable + state.unmovable).sum()
+        let layout = machine.layout();
+        let is_own = |&bank: &usize| {
+            let zone = layout.bank(bank).and_then(|frames| layout.zone_of(frames.start));
+            zone.is_some_and(|zone| self.has(&machine, zone))
+        };
+        let own = (0..layout.banks()).filter(is_own);
+        own.filter(|&bank| Self::is_offline_in(&machine, bank)).count()
     }
 
     fn isolate(&mut self, bank: usize) -> bool {
@@ -473,7 +478,7 @@ where
     }
 
     /// None: no bank is a candidate.
-    fn used_frames(&self) -> u64 {
+    fn resting_banks(&self) -> usize {
         0
     }
 

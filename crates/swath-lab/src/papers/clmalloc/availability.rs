@@ -487,9 +487,9 @@ fn space_claims(conditions: &Conditions, machine: &str) -> [Statement<Availabili
     let (ours, baseline) = (Candidate::PreAllocated.name(), Candidate::Baseline.name());
     let says = "space utilization is increased by 2×: requests of 20 MiB, CLMalloc / Baseline";
     let of_20 = Statement::about("Abstract", says, 2.0, 0.1)
-        .cause(
-            "By the paper's own Table 2 it is 12 to 8. Twice as much is where a request is little \
-             longer than an area; see the next row.",
+        .identity(
+            "The quotient of two numbers that have verdicts of their own. The paper's are 12 and 8 \
+             as well, and it says of no size that it is 2; the next row has the size at which it is most.",
         )
         .measured(move |found: &AvailabilityFound| {
             found.whole.evidence(|view| {

@@ -577,9 +577,10 @@ fn served_claims(conditions: &Conditions) -> Vec<Statement<LatencyFound>> {
         Statement::exactly(place, pool, 12.0).measured(served(Variant::Pool)),
         Statement::about("Abstract", space, 2.0, 0.1)
             .unit(Unit::Ratio)
-            .cause(
-                "The paper's own numbers, 12 and 8, give 1.5. The study cl-availability has the \
-                 sizes at which it is nearly 2.",
+            .identity(
+                "The quotient of two numbers that have verdicts of their own. The paper's are 12 and \
+                 8 as well, and it says of no size that it is 2; the study cl-availability has the \
+                 size at which it is most.",
             )
             .measured(|found: &LatencyFound| {
                 found.simulated.evidence(|view| {

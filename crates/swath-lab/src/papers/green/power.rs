@@ -24,19 +24,12 @@ const ADAPTIVE: Design = Design::migrating(AllocatorName::Adaptive);
 /// The design beyond it.
 const PACKED: Design = Design::migrating(AllocatorName::AdaptivePacked);
 
-/// The same with hysteresis.
-const STEADY: Design = Design::steady(AllocatorName::AdaptivePacked);
-
 /// Linux with the same daemon, by hotplug: without and with a zone for movable memory.
 const LINUX: [Design; 2] =
     [Design::migrating(AllocatorName::Linux), Design::migrating(AllocatorName::LinuxMovable)];
 
 /// The settings that were chosen after results were seen.
-pub(crate) const FITTED: &str = "daemon.reserve_frames, daemon.budget_frames and runs.system_mib";
-
-/// The same with hysteresis.
-pub(crate) const FITTED_STEADY: &str =
-    "daemon.reserve_frames, daemon.budget_frames, daemon.settle_ms and runs.system_mib";
+pub(crate) const FITTED: &str = "daemon.budget_frames, daemon.settle_ms and runs.system_mib";
 
 impl Study for Power {
     const KIND: &'static str = "green-power";
@@ -224,9 +217,18 @@ fn causes(found: &Compared, load: &LoadRun) -> Vec<String> {
             load.title(),
         ));
     }
-    if let Some(banks) = of(PACKED, "awake_free_banks") {
+    let largest = (of(ADAPTIVE, "c_largest"), of(ADAPTIVE, "awake_banks_at_largest_c"));
+    if let (Some(largest), Some(banks)) = largest {
         notes.push(format!(
-            "{}: with packed pools {banks:.1} banks' worth of free frames do not rest on average.",
+            "{}: when c is largest, {largest:.2}, {banks:.1} banks' worth of free frames do not rest.",
+            load.title(),
+        ));
+    }
+    let awake = (of(ADAPTIVE, "awake_free_banks"), of(PACKED, "awake_free_banks"));
+    if let (Some(own), Some(packed)) = awake {
+        notes.push(format!(
+            "{}: {own:.1} banks' worth of free frames do not rest on average, and {packed:.1} with \
+             packed pools.",
             load.title(),
         ));
     }
@@ -261,24 +263,33 @@ fn claims(plan: &GreenPlan, run: &Run<'_>, row: &'static Row) -> Vec<Statement<C
     let c = row.c;
     let average = format!("c is {c:.2} on average under {load} load");
     let says = format!("Adaptive-Buddy with migration: {average}");
-    claims.push(measured(Statement::at_least(&c_place, &says, c, 0.05), ADAPTIVE, "c"));
-    for (which, metric) in [("least", "c_least"), ("largest", "c_largest")] {
+    let held = "The free frames of banks that are in use do not rest; the notes say how many.";
+    let statement = Statement::at_least(&c_place, &says, c, 0.05).cause(held);
+    claims.push(measured(statement, ADAPTIVE, "c"));
+    let ends = [
+        (
+            "least",
+            "c_least",
+            "Each zone and pool holds on to a part of a bank, whatever is free; the notes say how many \
+             banks' worth is free when c is least. Smaller banks raise it.",
+        ),
+        (
+            "largest",
+            "c_largest",
+            "Where most memory is free and nothing opens banks, few free frames do not rest; the notes say \
+             how many banks' worth when c is largest.",
+        ),
+    ];
+    for (which, metric, cause) in ends {
         let says = format!(
             "Adaptive-Buddy with migration: c is between 0.75 and 0.90 at all times; its {which}"
         );
-        let statement = Statement::between(&c_place, &says, (0.75, 0.90), 0.05).cause(
-            "Each zone and pool holds on to a part of a bank, whatever is free; the notes say how \
-             many banks' worth is free when c is least. Smaller banks raise it.",
-        );
+        let statement = Statement::between(&c_place, &says, (0.75, 0.90), 0.05).cause(cause);
         claims.push(measured(statement, ADAPTIVE, metric));
     }
     let says = format!("Beyond: packed pools with migration; {average}");
-    let held = "The free frames of banks that are in use do not rest; the notes say how many.";
     let statement = Statement::at_least(&c_place, &says, c, 0.0).cause(held);
     claims.push(measured(statement, PACKED, "c"));
-    let says = format!("Beyond: packed pools with migration and hysteresis; {average}");
-    let statement = Statement::at_least(&c_place, &says, c, 0.0).cause(held);
-    claims.push(measured(statement, STEADY, "c").fitted(FITTED_STEADY));
     let beside = |says: &str, design, metric: &'static str| {
         let says = format!("Beyond: {says} the best of Linux's variants with the same daemon");
         let statement = Statement::at_least(&c_place, &says, 0.0, 0.0).under(&conditions);
@@ -298,9 +309,9 @@ fn claims(plan: &GreenPlan, run: &Run<'_>, row: &'static Row) -> Vec<Statement<C
                  stays so until memory runs low; the finding has all of them.";
     let says = "packed pools with migration; c is above that of";
     claims.push(beside(says, PACKED, "c").fitted(FITTED).cause(cause));
-    let says = "packed pools with migration and hysteresis; less energy, copies included, than";
-    let statement = beside(says, STEADY, "energy_share").unit(Unit::Share);
-    claims.push(statement.fitted(FITTED_STEADY).cause(cause));
+    let says = "packed pools with migration; less energy, copies included, than";
+    let statement = beside(says, PACKED, "energy_share").unit(Unit::Share);
+    claims.push(statement.fitted(FITTED).cause(cause));
     claims
 }
 

@@ -49,7 +49,8 @@ impl LoadName {
     }
 }
 
-/// An allocator, with or without migration: `"adaptive"`, `"adaptive + migration"`.
+/// An allocator, with or without migration: `"adaptive"`, `"adaptive + migration"`,
+/// `"adaptive + eager migration"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Design {
@@ -66,19 +67,19 @@ pub enum Migration {
     None,
     /// As soon as there is room for what they hold.
     Eager,
-    /// With the daemon's hysteresis: as soon as there has been room for some time.
-    Hysteresis,
+    /// With the daemon's hysteresis: none for some time after one was opened.
+    Settled,
 }
 
 impl Migration {
-    const ALL: [Self; 3] = [Self::None, Self::Eager, Self::Hysteresis];
+    const ALL: [Self; 3] = [Self::None, Self::Eager, Self::Settled];
 
     /// The end of a design's name in plans and figures.
     const fn suffix(self) -> &'static str {
         match self {
             Self::None => "",
-            Self::Eager => " + migration",
-            Self::Hysteresis => " + migration with hysteresis",
+            Self::Eager => " + eager migration",
+            Self::Settled => " + migration",
         }
     }
 }
@@ -89,14 +90,14 @@ impl Design {
         Self { allocator, migration: Migration::None }
     }
 
-    /// The allocator with migration, without hysteresis.
+    /// The allocator with migration.
     pub const fn migrating(allocator: AllocatorName) -> Self {
-        Self { allocator, migration: Migration::Eager }
+        Self { allocator, migration: Migration::Settled }
     }
 
-    /// The allocator with migration and hysteresis.
-    pub const fn steady(allocator: AllocatorName) -> Self {
-        Self { allocator, migration: Migration::Hysteresis }
+    /// The allocator with migration, without hysteresis.
+    pub const fn eager(allocator: AllocatorName) -> Self {
+        Self { allocator, migration: Migration::Eager }
     }
 
     /// Every design.
@@ -273,7 +274,7 @@ pub struct DaemonPlan {
     pub reserve_frames: Bounded<0, { 1 << 23 }>,
     /// Frames moved in 100 ms; twice as many where banks are interleaved.
     pub budget_frames: Bounded<1, { 1 << 24 }>,
-    /// Milliseconds for which designs with hysteresis remember the most frames in use.
+    /// Milliseconds after a bank was opened in which none is begun with, but by designs that are eager.
     pub settle_ms: Bounded<1, 3_600_000>,
 }
 
@@ -283,7 +284,7 @@ impl DaemonPlan {
         let settle_ms = match migration {
             Migration::None => return None,
             Migration::Eager => 0,
-            Migration::Hysteresis => self.settle_ms.get(),
+            Migration::Settled => self.settle_ms.get(),
         };
         Some(DaemonConfig {
             interval_ms: self.interval_ms.get(),

@@ -21,7 +21,7 @@ use crate::study::run::{Run, StudyError};
 use rand::RngExt;
 
 /// Simulated time from one look to the next.
-const EVERY_US: u64 = 5_000_000;
+pub(crate) const EVERY_US: u64 = 5_000_000;
 
 /// The frames of a section by their use.
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -365,25 +365,41 @@ impl Track {
         nearly.count() as f64 / self.emptied.len() as f64
     }
 
+    /// The most frames that came free from one look to the next, on balance.
+    fn released_most(&self) -> u64 {
+        let pairs = self.looks.windows(2);
+        let more = pairs.map(|pair| pair[1].free_frames.saturating_sub(pair[0].free_frames));
+        more.max().unwrap_or(0)
+    }
+
     /// The look at which the least of the free memory rests.
     fn least_c(&self) -> Look {
         let least = self.looks.iter().min_by(|a, b| a.c().total_cmp(&b.c()));
         least.copied().unwrap_or(self.end)
     }
 
+    /// The look at which the most of it does.
+    fn largest_c(&self) -> Look {
+        let largest = self.looks.iter().max_by(|a, b| a.c().total_cmp(&b.c()));
+        largest.copied().unwrap_or(self.end)
+    }
+
     /// Every number of a run. One that has no value in it, as the frames of
     /// banks emptied where none was, is not a number, and a grid leaves it out.
     pub(crate) fn metrics(&self) -> Metrics {
-        let (lowest, counts, least) = (&self.lowest.look, self.counts(), self.least_c());
+        let (lowest, counts) = (&self.lowest.look, self.counts());
+        let (least, largest) = (self.least_c(), self.largest_c());
         let awake = |look: &Look| (look.free_frames - look.resting_frames) as f64;
         metrics([
             ("resting_mean", self.mean(Look::resting_share)),
             ("resting_max", self.max(Look::resting_share)),
             ("c", self.c()),
             ("c_least", least.c()),
-            ("c_largest", self.max(Look::c)),
+            ("c_largest", largest.c()),
             ("banks_free_at_least_c", least.free_frames as f64 / self.bank_frames as f64),
+            ("awake_banks_at_largest_c", awake(&largest) / self.bank_frames as f64),
             ("nearly_free_banks_most", self.max(|look| look.nearly_free_banks as f64)),
+            ("released_most_banks", self.released_most() as f64 / self.bank_frames as f64),
             ("free_mean", self.mean(free_share)),
             ("free_max", self.max(free_share)),
             ("energy_share", self.energy_share(self.energy.permille_ns)),

@@ -171,7 +171,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         // A bank that is all hole takes no power.
         let power = BankPower::new(first, layout.bank_frames(), layout.banks(), PowerTable::PAPER);
         let down = vec![false; layout.banks()];
-        let count = if config.has_daemon_of_zone() { layout.zones().len() } else { layout.nodes() };
+        let count = if config.is_guaranteed() { layout.zones().len() } else { layout.nodes() };
         let daemon = config.daemon.map(|plan| {
             Daemon::new(daemon::MigrationConfig {
                 interval_ns: plan.interval_ms * 1_000_000,
@@ -624,7 +624,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
     /// Steps the nth daemon, of a zone or of a node, by what the node's budget has left.
     fn step_daemon(&mut self, nth: usize, budgets: &mut [u64]) -> Result<(), GreenError> {
         let now_ns = self.clock.now_us() * 1000;
-        let (banks, node) = match self.config.has_daemon_of_zone() {
+        let (banks, node) = match self.config.is_guaranteed() {
             true => (NodeBanks::of_zone(&self.machine, nth, 0), self.layout.zones()[nth].node),
             false => (NodeBanks::new(&self.machine, nth, 0), nth),
         };

@@ -141,15 +141,10 @@ impl GreenConfig {
         }
     }
 
-    /// Returns true if an area is lent to clean pages of files alone.
+    /// Returns true if an area is lent to clean pages of files alone. Each zone has a daemon of its own
+    /// then, since nothing may be moved into that area.
     pub(crate) fn is_guaranteed(&self) -> bool {
         self.allocator == AllocatorName::LinuxGuaranteed
-    }
-
-    /// Returns true if each zone has a daemon by itself: hysteresis needs that, and nothing may be moved into a
-    /// guaranteed area.
-    pub(crate) fn has_daemon_of_zone(&self) -> bool {
-        self.is_guaranteed() || self.daemon.is_some_and(|daemon| daemon.settle_ms > 0)
     }
 }
 
