@@ -41,8 +41,8 @@ fn statements_stay_whatever_a_plan_leaves_out() {
     for (kind, cut, count) in [
         ("green-layout", &[("    \"adaptive\",\n", "")][..], 6),
         ("green-hotplug", &[("    \"linux\",\n", "")], 6),
-        ("green-power", &[("    \"adaptive + migration\",\n", "")], 52),
-        ("green-migration", &[("load = \"medium\"", "load = \"light\"")], 12),
+        ("green-power", &[("    \"adaptive + migration\",\n", "")], 46),
+        ("green-migration", &[("load = \"medium\"", "load = \"light\"")], 10),
         ("green-replay", &[("[\"compile\", \"files\"]", "[\"files\"]")], 10),
         ("green-cost", &[("[10_000, 1_000_000]", "[10_000]")], 33),
         (
