@@ -211,9 +211,6 @@ fn claims(plan: &GreenPlan, run: &Run<'_>, stated: Stated) -> Vec<Statement<Comp
         })
     };
     let at = |figure: &str| format!("{figure} ({})", stated.title());
-    let share = |design: Design, metric: &'static str, statement: Statement<Compared>| {
-        measured(statement.unit(Unit::Share), design, metric)
-    };
     let title = ADAPTIVE.title();
     let says = "about 40% of a bank's pages are moved to offline it";
     let own = Statement::within(&at("Fig. 9c"), &format!("{title}: {says}"), 0.4, 0.1).cause(
@@ -248,9 +245,9 @@ fn claims(plan: &GreenPlan, run: &Run<'_>, stated: Stated) -> Vec<Statement<Comp
          could differ from it by the frames that were moved in vain alone."
     ));
     vec![
-        share(ADAPTIVE, "moved_share", own),
-        share(ADAPTIVE, "moved_in_all_share", sums),
-        share(PACKED, "moved_share", beyond),
+        measured(own.unit(Unit::Share), ADAPTIVE, "moved_share"),
+        measured(sums.unit(Unit::Share), ADAPTIVE, "moved_in_all_share"),
+        measured(beyond.unit(Unit::Share), PACKED, "moved_share"),
         quarter,
         measured(released, ADAPTIVE, "nearly_free_banks_most"),
     ]
