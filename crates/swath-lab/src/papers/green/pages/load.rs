@@ -26,7 +26,7 @@
 //! | above the target otherwise | the oldest files are dropped |
 //! | build | on for 3 + 2 u minutes, off for 12 + 6 u (light, filled) or 4 + 2 u (medium); C jobs at once |
 //! | job | 300 * 40^u frames, times (F / 2^23)^(1/2); grows to its end over 0.2 + 3 u^2 s, exits all at once and leaves a file of 16 frames |
-//! | file | 4 * 512^u frames, in blocks of order 0, 2, 4 with 60, 30, 10% |
+//! | file | 4 * 512^u frames, each by itself, as kernels of the paper's time read them |
 //! | process | a stack of order 2, 3 page tables and one more for each 512 frames of anonymous memory; a slab block for each 64 |
 //! | anonymous memory | single frames; a worker's is 3/10 blocks of order 9 |
 //! | slab | orders 0, 1, 2, 3 with 40, 25, 15, 20%; unmovable ones as above, reclaimable ones 1/16 of the page cache; each lives 120 s on average |
@@ -283,11 +283,12 @@ impl PageLoad {
     }
 
     /// Requests movable single frames, for which there is room.
-    fn request_frames(&mut self, row: &mut HandleRow, count: u32, cpu: u16) {
+    fn request_frames(&mut self, row: &mut HandleRow, count: u32, owner: Owner) {
         let (order, mobility, zone_max) = (Order::BASE, Mobility::Movable, ZoneMax::Movable);
+        let Owner { cached, cpu, .. } = owner;
         let mut handles = std::mem::take(&mut self.handles);
         row.extend(&mut handles, count, |id, count| {
-            let op = ReplayOp::Alloc { id, order, mobility, zone_max, cached: false, cpu };
+            let op = ReplayOp::Alloc { id, order, mobility, zone_max, cached, cpu };
             self.push(op, count);
         });
         self.handles = handles;
@@ -352,28 +353,16 @@ impl PageLoad {
         true
     }
 
-    /// Reads a file of so many frames into the page cache.
+    /// Reads a file of so many frames into the page cache, or of as many as there is room for: waiting
+    /// would drop the very file that is being read.
     fn read_file(&mut self, frames: u64) {
         let owner = Owner { mobility: Mobility::Movable, cached: true, cpu: self.cpu() };
-        let mut file = CachedFile { blocks: HandleRow::default(), frames: 0 };
-        let mut left = frames;
-        while left > 0 {
-            let order = match self.random.random::<u32>() % 10 {
-                6..9 if left >= 4 => 2,
-                9 if left >= 16 => 4,
-                _ => 0,
-            };
-            // Waiting would drop the very file that is being read.
-            if self.used + (1 << order) > self.high {
-                break;
-            }
-            self.request_in(&mut file.blocks, order, owner);
-            file.frames += 1 << order;
-            left -= 1 << order;
-        }
-        if file.frames > 0 {
-            self.cache_frames += file.frames;
-            self.files.push_back(file);
+        let frames = frames.min(self.high.saturating_sub(self.used));
+        if frames > 0 {
+            let mut blocks = HandleRow::default();
+            self.request_frames(&mut blocks, frames as u32, owner);
+            self.cache_frames += frames;
+            self.files.push_back(CachedFile { blocks, frames });
         }
     }
 
@@ -435,7 +424,8 @@ impl PageLoad {
                 count += u64::from(!huge);
             }
             if count > 0 {
-                self.request_frames(&mut process.anonymous, count as u32, process.cpu);
+                let owner = Owner::new(Mobility::Movable, process.cpu);
+                self.request_frames(&mut process.anonymous, count as u32, owner);
                 self.add_grown(process, count, false);
             }
             if count > 0 && !huge {
