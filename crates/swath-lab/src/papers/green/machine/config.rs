@@ -94,7 +94,7 @@ pub struct DaemonConfig {
     /// Frames moved in a step of [`TICK_US`](crate::papers::green::machine::computer::TICK_US); twice as many where
     /// banks are interleaved.
     pub budget_frames: u64,
-    /// Milliseconds for which the most frames in use are remembered; 0 for no hysteresis.
+    /// Milliseconds after a bank was opened in which none is begun with; 0 for no hysteresis.
     pub settle_ms: u64,
 }
 
