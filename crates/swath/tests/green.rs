@@ -89,7 +89,7 @@ fn looks(config: GreenConfig, ops: &[TimedOp]) -> Vec<Look> {
 }
 
 fn four_gib(allocator: AllocatorName, migrate: bool) -> GreenConfig {
-    let daemon = migrate.then_some(DaemonConfig::DEFAULT);
+    let daemon = migrate.then_some(DaemonConfig::EAGER);
     GreenConfig { daemon, ..GreenConfig::new(allocator, MachineName::FourGib) }
 }
 
@@ -152,7 +152,7 @@ fn groups_of_sub_arrays_rest_like_pairs_of_banks() {
 fn hysteresis_opens_fewer_banks() {
     let ops = work(6);
     let eager = four_gib(AllocatorName::AdaptivePacked, true);
-    let daemon = DaemonConfig { settle_ms: 10_000, ..DaemonConfig::DEFAULT };
+    let daemon = DaemonConfig { settle_ms: 10_000, ..DaemonConfig::EAGER };
     let ends = [eager, GreenConfig { daemon: Some(daemon), ..eager }]
         .map(|config| *looks(config, &ops).last().unwrap());
     assert_eq!(ends[0].free_frames, ends[1].free_frames, "the same requests");

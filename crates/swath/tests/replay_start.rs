@@ -127,7 +127,7 @@ fn what_is_in_use_at_the_start_stays() {
     for (nth, allocator) in AllocatorName::ALL.into_iter().enumerate() {
         let migrates = nth % 2 == 0;
         let mut config = GreenConfig::new(allocator, MachineName::FourGib);
-        config.daemon = migrates.then_some(DaemonConfig::DEFAULT);
+        config.daemon = migrates.then_some(DaemonConfig::EAGER);
         let machine = LoadMachine { frames: free, ..LoadMachine::GIB_4 };
         let mut load = PageLoad::new(machine, LoadKind::Light, 3).unwrap();
         let begin = Begin { start: &start, held: &[], handles_from: free as u32 };

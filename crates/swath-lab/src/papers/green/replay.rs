@@ -261,7 +261,7 @@ pub fn run(
     for &allocator in &options.allocators {
         let mut config = GreenConfig::new(allocator, options.machine);
         config.cpus = cpus;
-        config.daemon = options.migrate.then_some(DaemonConfig::DEFAULT);
+        config.daemon = options.migrate.then_some(DaemonConfig::EAGER);
         let (mut load, mut streamed) = (None, None);
         let requests: &mut dyn Requests = match (&recording, &options.source) {
             (Some(recording), _) => {

@@ -99,14 +99,15 @@ pub struct DaemonConfig {
 }
 
 impl DaemonConfig {
-    /// The daemon's own defaults; 16 MiB are moved in each tick.
-    pub const DEFAULT: Self = Self {
+    /// The daemon's own defaults, but for hysteresis, since what is replayed may be over before any
+    /// would end; 16 MiB are moved in each tick.
+    pub const EAGER: Self = Self {
         interval_ms: daemon::MigrationConfig::DEFAULT.interval_ns / 1_000_000,
         retry_ms: daemon::MigrationConfig::DEFAULT.retry_ns / 1_000_000,
         occupied_permille_max: daemon::MigrationConfig::DEFAULT.occupied_permille_max,
         reserve_frames: daemon::MigrationConfig::DEFAULT.reserve_frames,
         budget_frames: 4096,
-        settle_ms: daemon::MigrationConfig::DEFAULT.settle_ns / 1_000_000,
+        settle_ms: 0,
     };
 }
 
