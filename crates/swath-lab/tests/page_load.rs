@@ -42,7 +42,10 @@ impl Ledger {
                 assert_eq!(self.live[id].replace(order.frames()), None, "handle {id} is in use");
                 assert!(cpu < machine.cpus && machine.node(cpu) < machine.nodes);
                 assert_eq!(zone_max == ZoneMax::Movable, mobility == Mobility::Movable);
-                assert!(!cached || (mobility == Mobility::Movable && order == Order::BASE), "a file's");
+                assert!(
+                    !cached || (mobility == Mobility::Movable && order == Order::BASE),
+                    "a file's"
+                );
                 self.frames += order.frames();
                 self.by_mobility[mobility as usize] += order.frames();
                 self.by_order[order.k() as usize] += 1;
