@@ -282,10 +282,10 @@ impl PageLoad {
         self.request(id, order, owner);
     }
 
-    /// Requests movable single frames, for which there is room.
+    /// Requests single frames for an owner of movable memory, for which there is room.
     fn request_frames(&mut self, row: &mut HandleRow, count: u32, owner: Owner) {
-        let (order, mobility, zone_max) = (Order::BASE, Mobility::Movable, ZoneMax::Movable);
-        let Owner { cached, cpu, .. } = owner;
+        let (order, zone_max) = (Order::BASE, ZoneMax::Movable);
+        let Owner { mobility, cached, cpu } = owner;
         let mut handles = std::mem::take(&mut self.handles);
         row.extend(&mut handles, count, |id, count| {
             let op = ReplayOp::Alloc { id, order, mobility, zone_max, cached, cpu };
